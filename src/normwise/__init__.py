@@ -1,0 +1,56 @@
+"""normwise: train, explain and use embeddings by their length as well as their direction.
+
+Importing this package is light: every name below loads its room on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_DOOR = {
+    "Encoder": "normwise.models.encoder",
+    "FocalEmbeddingLoss": "normwise.objectives.loss",
+    "InputError": "normwise.core.errors",
+    "NormwiseError": "normwise.core.errors",
+    "PaceConfig": "normwise.core.config",
+    "Similarity": "normwise.core.similarity",
+    "StageConfig": "normwise.core.config",
+    "evaluate": "normwise.workflows.evaluate",
+    "train": "normwise.workflows.train",
+}
+
+if TYPE_CHECKING:
+    from normwise.core.config import PaceConfig, StageConfig
+    from normwise.core.errors import InputError, NormwiseError
+    from normwise.core.similarity import Similarity
+    from normwise.models.encoder import Encoder
+    from normwise.objectives.loss import FocalEmbeddingLoss
+    from normwise.workflows.evaluate import evaluate
+    from normwise.workflows.train import train
+
+__all__ = [
+    "Encoder",
+    "FocalEmbeddingLoss",
+    "InputError",
+    "NormwiseError",
+    "PaceConfig",
+    "Similarity",
+    "StageConfig",
+    "evaluate",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _DOOR:
+        value = getattr(import_module(_DOOR[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'normwise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_DOOR])

@@ -1,0 +1,337 @@
+"""The settings of a run: strict, frozen, readable from TOML, JSON or YAML.
+
+A stage is one `StageConfig`; PACE is two of them, run by one loop. No field is ever ignored: one that does not
+apply to the chosen mode is refused. An unknown key is an error that lists near names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from normwise.core.errors import InputError, near_names
+from normwise.core.similarity import Similarity
+
+
+class StrictConfig(BaseModel):
+    """A frozen config value that refuses unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, source: str = "config") -> Self:
+        """Validate plain values; every problem is reported at once, with its dotted key.
+
+        Args:
+            values: nested plain data, as TOML, JSON or YAML gives it.
+            source: where the values came from, for the message.
+
+        Raises:
+            InputError: lists every bad key, with near names for unknown ones.
+        """
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise InputError(f"{source}: " + "; ".join(_explain(cls, problem) for problem in error.errors())) from None
+
+
+def _explain(model: type[BaseModel], problem: Any) -> str:
+    path = [str(part) for part in problem["loc"] if part != "function-before" and not str(part).startswith("function-")]
+    key = ".".join(path) or "(top level)"
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key!r}: {near_names(path[-1], _fields_at(model, path[:-1]))}"
+    if problem["type"] == "missing":
+        return f"key {key!r} is missing"
+    return f"{key}: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r:.80})"
+
+
+def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    for part in path:
+        if part.isdigit():
+            continue
+        field = model.model_fields.get(part)
+        if field is None:
+            continue
+        inner = _inner_model(field.annotation)
+        if inner is None:
+            return []
+        model = inner
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        if (inner := _inner_model(argument)) is not None:
+            return inner
+    return None
+
+
+class Trainable(StrEnum):
+    """What a stage trains: `lora` adapters, the `full` encoder, or only the `head` after pooling."""
+
+    LORA = "lora"
+    FULL = "full"
+    HEAD = "head"
+
+
+class NegativeSource(StrEnum):
+    """Where a query's negatives come from, which decides whether a candidate prior can be learned.
+
+    `in_batch`: other queries' positives; popularity is divided out (the optimum is pointwise mutual information).
+    `corrected`: the same candidates with logit - log g per candidate in training, so that the optimum is log p(d|q).
+    `uniform`: candidates drawn uniformly from the corpus, plus the query's own positive.
+    """
+
+    IN_BATCH = "in_batch"
+    CORRECTED = "corrected"
+    UNIFORM = "uniform"
+
+
+class Weighting(StrEnum):
+    """Per-query loss weights: none, focal, or one of the controls that focal has to beat."""
+
+    NONE = "none"
+    FOCAL = "focal"
+    RANDOM = "random"
+    QUERY_POSITIVE = "query_positive"
+    QUERY_NEGATIVE = "query_negative"
+
+
+class TemperatureConfig(StrictConfig):
+    """Temperature tau > 0 that divides the score.
+
+    `mode="fixed"` uses `value` (or `scale` = 1/value; never both). `mode="learnable"` starts there and learns
+    log(1/tau) within `minimum`..`maximum`. `mode="match"` measures tau when the stage starts, so that the stage
+    begins with the logits of the stage before: tau_2 = tau_1 * mean ||q|| * mean ||c|| (spec: PACE, switch rule).
+
+    Example:
+        >>> TemperatureConfig(scale=20.0).value
+        0.05
+    """
+
+    mode: Literal["fixed", "learnable", "match"] = "fixed"
+    value: float | None = Field(default=None, gt=0)
+    scale: float | None = Field(default=None, gt=0, exclude=True)
+    minimum: float = Field(default=0.001, gt=0)
+    maximum: float = Field(default=1000.0, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_meaning(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("scale") is not None:
+            if data.get("value") is not None:
+                raise ValueError("give temperature as value or as scale = 1/value, not both")
+            scale = data["scale"]
+            if isinstance(scale, int | float) and scale > 0:
+                data = {**data, "value": 1.0 / scale}
+        return data
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.mode == "match" and self.value is not None:
+            raise ValueError("mode match measures the temperature: leave value out")
+        if self.mode != "match" and self.value is None:
+            raise ValueError(f"mode {self.mode} needs value (or scale = 1/value)")
+        if self.minimum >= self.maximum:
+            raise ValueError(f"minimum {self.minimum} must be below maximum {self.maximum}")
+        if self.value is not None and self.mode == "learnable" and not self.minimum <= self.value <= self.maximum:
+            raise ValueError(f"value {self.value} lies outside minimum..maximum {self.minimum}..{self.maximum}")
+        return self
+
+
+def _read_temperature(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return {"mode": "fixed", "value": value}
+    return {"mode": value} if value == "match" else value
+
+
+Temperature = Annotated[TemperatureConfig, BeforeValidator(_read_temperature)]
+
+
+class FocalConfig(StrictConfig):
+    """Weights a_i = sg[(1 - p_i)^gamma] from the cosine confidence p_i, with unit mean over the batch.
+
+    `temperature` is tau_w, the temperature of that confidence; None means the cosine temperature of the first stage
+    of the recipe (the paper leaves the value out). `cap` bounds a single weight after the unit-mean step; the mean is
+    then below 1 and is logged. Reference: PACE (arXiv 2609.15152), focal embedding loss.
+    """
+
+    weighting: Weighting = Weighting.FOCAL
+    gamma: float = Field(default=2.0, ge=0)
+    temperature: float | None = Field(default=None, gt=0)
+    cap: float | None = Field(default=None, gt=1)
+
+
+class LoraConfig(StrictConfig):
+    """Low-rank adapters on every linear map of the encoder (the pooler, which gets no gradient, left out)."""
+
+    rank: int = Field(default=32, ge=1)
+    alpha: float = Field(default=64.0, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[str, ...] | None = None
+
+
+class NegativesConfig(StrictConfig):
+    """Where negatives come from; see `NegativeSource`.
+
+    `count` is the number of uniform draws per batch (source uniform only). `smoothing` is added to every training
+    count before log g is taken (source corrected only).
+    """
+
+    source: NegativeSource = NegativeSource.IN_BATCH
+    count: int | None = Field(default=None, ge=1)
+    smoothing: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _applies(self) -> Self:
+        if (self.count is not None) != (self.source is NegativeSource.UNIFORM):
+            raise ValueError("count is needed with source uniform, and only there")
+        if self.smoothing is not None and self.source is not NegativeSource.CORRECTED:
+            raise ValueError("smoothing belongs to source corrected")
+        return self
+
+
+def _read_negatives(value: Any) -> Any:
+    return {"source": value} if isinstance(value, str) else value
+
+
+Negatives = Annotated[NegativesConfig, BeforeValidator(_read_negatives)]
+
+Part = Literal["embeddings", "encoder", "norms", "head"]
+
+
+class StageConfig(StrictConfig):
+    """One stage of training: a similarity, what is trained, a temperature, a loss and a budget of steps.
+
+    Example:
+        >>> StageConfig(name="cosine", similarity="cosine", temperature=0.05, steps=10).temperature.value
+        0.05
+        >>> StageConfig.read({"name": "a", "temperature": 0.1, "stpes": 3})
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: config: unknown key 'stpes': did you mean steps?
+    """
+
+    name: str = Field(min_length=1, pattern=r"^[a-zA-Z0-9_.-]+$")
+    similarity: Similarity = Similarity.COSINE
+    trainable: Trainable = Trainable.FULL
+    unfreeze: tuple[Part, ...] = Field(default=("embeddings", "encoder", "norms", "head"), min_length=1)
+    lora: LoraConfig | None = None
+    temperature: Temperature
+    loss: Literal["infonce", "dcl"] = "infonce"
+    symmetric: bool = False
+    focal: FocalConfig | None = None
+    negatives: Negatives = NegativesConfig()
+    hard_negatives: int = Field(default=0, ge=0)
+    learning_rate: float = Field(default=2e-5, gt=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    steps: int = Field(default=100, ge=1)
+    warmup_ratio: float = Field(default=0.05, ge=0, lt=1)
+    scheduler: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
+    batch_size: int = Field(default=32, ge=1)
+    accumulation: int = Field(default=1, ge=1)
+    max_gradient_norm: float = Field(default=1.0, gt=0)
+    checkpoint_every: int | None = Field(default=None, ge=1)
+    start_step: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _applies(self) -> Self:
+        if self.trainable is not Trainable.LORA and self.lora is not None:
+            raise ValueError(f"lora settings given, but trainable is {self.trainable.value}: set trainable = lora or leave lora out")
+        if self.trainable is not Trainable.FULL and "unfreeze" in self.model_fields_set:
+            raise ValueError("unfreeze belongs to trainable = full")
+        if self.symmetric and self.negatives.source is not NegativeSource.IN_BATCH:
+            raise ValueError("the symmetric loss needs in_batch negatives: each direction's candidates are the other side of the batch")
+        if self.loss == "dcl" and self.focal is not None:
+            raise ValueError("focal weights are defined for the infonce loss: use one or the other")
+        if self.batch_size == 1 and self.hard_negatives == 0 and self.negatives.source is not NegativeSource.UNIFORM:
+            raise ValueError("batch_size 1 with hard_negatives 0 leaves every query without a negative: raise either")
+        return self
+
+    @property
+    def lora_settings(self) -> LoraConfig:
+        """The adapters' settings: those given, or the defaults."""
+        return self.lora or LoraConfig()
+
+
+class RadialHeadConfig(StrictConfig):
+    """A Dense projection to fewer dimensions after pooling, which frees the norm of a norm-layer-terminated encoder."""
+
+    dimensions: int = Field(ge=1)
+
+
+class ModelConfig(StrictConfig):
+    """The encoder to start from.
+
+    `name` is a hub id or a folder; `layers` cuts a transformer to its first layers; `head` adds a radial head.
+    A `Normalize` module at the end is always left out, since the norm is what is trained.
+    """
+
+    name: str = "all-MiniLM-L6-v2"
+    revision: str | None = None
+    layers: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=4)
+    head: RadialHeadConfig | None = None
+    query_prompt: str | None = None
+    candidate_prompt: str | None = None
+
+
+class DataConfig(StrictConfig):
+    """The pairs to train on and the judged queries to choose and report on.
+
+    `name` is a built-in set (`normwise data list`), a BEIR folder, a file of named columns (jsonl, csv, parquet), a
+    `datasets` folder or a hub id. `limit_*` cut a set deterministically (by `seed` of the run).
+    """
+
+    name: str
+    roots: tuple[str, ...] | None = None
+    dev: str | None = None
+    test: str | None = None
+    limit_train: int | None = Field(default=None, ge=2)
+    limit_queries: int | None = Field(default=None, ge=1)
+    limit_candidates: int | None = Field(default=None, ge=2)
+    on_bad_rows: Literal["refuse", "drop"] = "refuse"
+
+
+class PaceConfig(StrictConfig):
+    """A whole run: data, encoder, one or more arms, seeds.
+
+    An arm is a list of stages; arms whose first stages are equal share them. The baselines are arms like any other.
+    """
+
+    data: DataConfig
+    model: ModelConfig = ModelConfig()
+    arms: dict[str, tuple[StageConfig, ...]] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    merge_tolerance: float = Field(default=1e-4, gt=0)
+    observe_every: int = Field(default=1, ge=1)
+    evaluation_batch: int = Field(default=64, ge=1)
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    report_to: tuple[str, ...] = ()
+    bootstrap: int = Field(default=1000, ge=100)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for arm, stages in self.arms.items():
+            if not stages:
+                raise ValueError(f"arm {arm!r} has no stage")
+            if stages[0].temperature.mode == "match":
+                raise ValueError(f"arm {arm!r}: its first stage has no stage before it to match: give a temperature")
+            if stages[0].start_step is not None:
+                raise ValueError(f"arm {arm!r}: start_step picks a checkpoint of the stage before; the first stage has none")
+            names = [stage.name for stage in stages]
+            if len(set(names)) != len(names):
+                raise ValueError(f"arm {arm!r}: two stages share a name in {names}")
+            for before, after in zip(stages, stages[1:], strict=False):
+                if after.start_step is not None and after.start_step > before.steps:
+                    raise ValueError(f"arm {arm!r}, stage {after.name!r}: start_step {after.start_step} lies past the {before.steps} steps of {before.name!r}")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"a seed is repeated in {list(self.seeds)}")
+        return self

@@ -1,0 +1,144 @@
+"""Results: frozen values with names that round-trip through JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+METRICS = ("p@1", "mrr@10", "ndcg@10", "recall@1", "recall@10", "recall@100")
+Outcome = Literal["reproduced", "not reproduced", "undecided at this size"]
+
+
+class Record(BaseModel):
+    """A frozen result value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    def to_json(self) -> str:
+        """Serialize to one JSON object; NaN becomes null."""
+        return self.model_dump_json(by_alias=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read back what `to_json` wrote."""
+        return cls.model_validate_json(text)
+
+
+class Interval(Record):
+    """A mean with its percentile bootstrap interval; None where it is undefined."""
+
+    mean: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+MetricTable = Mapping[str, Interval]
+
+
+class Decision(Record):
+    """Which similarity (and run) to use, decided on `split`, and why, in words."""
+
+    similarity: str
+    reason: str
+    run: str | None = None
+    split: str = "dev"
+
+
+class Evaluation(Record):
+    """What `normwise evaluate` found on one split of one data set."""
+
+    model: str
+    data: str
+    split: str = "test"
+    queries: int
+    candidates: int
+    clusters: int
+    similarities: Mapping[str, MetricTable]
+    geometry: Mapping[str, float | None] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    decision: Decision | None = None
+
+
+class Comparison(Record):
+    """A paired difference `candidate - baseline` of one metric on one split, with its corrected interval."""
+
+    candidate: str
+    baseline: str
+    metric: str
+    split: str
+    difference: Interval
+    level: float
+    words: str
+
+
+class GateReport(Record):
+    """What was checked between two stages."""
+
+    name: str
+    passed: bool
+    words: str
+    figures: Mapping[str, float | None] = Field(default_factory=dict)
+
+
+class StageResult(Record):
+    """One trained stage: its settings, its curve (one row per logged step) and its gates."""
+
+    name: str
+    similarity: str
+    trainable: str
+    steps: int
+    temperature: float
+    seconds: float
+    curve: tuple[Mapping[str, float | None], ...] = ()
+    gates: tuple[GateReport, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def series(self, key: str) -> Iterator[tuple[float, float]]:
+        """The (step, value) points of one logged quantity, steps where it is missing left out."""
+        for row in self.curve:
+            step, value = row.get("step"), row.get(key)
+            if step is not None and value is not None:
+                yield step, value
+
+
+class RunResult(Record):
+    """One arm at one seed or over seeds: metrics of its ranking(s) on dev and test."""
+
+    name: str
+    similarity: str
+    metrics: MetricTable
+    dev: MetricTable
+    seeds: tuple[int, ...]
+    stages: tuple[StageResult, ...] = ()
+    geometry: Mapping[str, float | None] = Field(default_factory=dict)
+
+
+class ReportFigures(Record):
+    """The points that the page draws of the chosen model: kept small, no text of the data in it."""
+
+    norms_queries: tuple[float, ...] = ()
+    norms_candidates: tuple[float, ...] = ()
+    directions: tuple[tuple[float, float], ...] = ()
+    direction_norm_percentiles: tuple[float, ...] = ()
+    random_pair_similarities: tuple[float, ...] = ()
+
+
+class TrainResult(Record):
+    """What `normwise train` and `normwise demo` print and save."""
+
+    runs: tuple[RunResult, ...]
+    decision: Decision
+    comparisons: tuple[Comparison, ...] = ()
+    claims: Mapping[str, Outcome] = Field(default_factory=dict)
+    data: str
+    data_notes: tuple[str, ...] = ()
+    hygiene: Mapping[str, Any] = Field(default_factory=dict)
+    settings: Mapping[str, Any] = Field(default_factory=dict)
+    figures: ReportFigures = ReportFigures()
+    command: str = ""
+    versions: Mapping[str, str] = Field(default_factory=dict)
+    model: str
+    report: str | None
+    seconds: float

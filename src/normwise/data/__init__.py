@@ -1,0 +1,1 @@
+"""Reading: pairs by named columns, judgements, corpora, built-in sets, hygiene."""

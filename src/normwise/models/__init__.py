@@ -1,0 +1,1 @@
+"""Encoders with their contract: loading, cutting, LoRA with verified merge, probe vectors, saving."""

@@ -1,0 +1,1 @@
+"""Pure functions of tensors: scores, InfoNCE, focal weights, temperature; and one loss module that uses them."""

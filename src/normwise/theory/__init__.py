@@ -1,0 +1,1 @@
+"""Pure functions of arrays: ranking metrics, exact search, intervals, geometry, decisions. No torch."""

@@ -1,0 +1,23 @@
+"""What every test gets: no hub, checked shapes, hypothesis profiles, the real small model."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# Shapes and dtypes in signatures are checked in the test run only.
+_hook = install_import_hook(["normwise.theory", "normwise.objectives"], "beartype.beartype")
+
+_quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_quiet, derandomize=False)
+settings.register_profile("long", max_examples=500, deadline=None, suppress_health_check=_quiet)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
