@@ -107,7 +107,9 @@ class TemperatureConfig(StrictConfig):
 
     `mode="fixed"` uses `value` (or `scale` = 1/value; never both). `mode="learnable"` starts there and learns
     log(1/tau) within `minimum`..`maximum`. `mode="match"` measures tau when the stage starts, so that the stage
-    begins with the logits of the stage before: tau_2 = tau_1 * mean ||q|| * mean ||c|| (spec: PACE, switch rule).
+    begins with the logits of the stage before (tau_2 = tau_1 * mean ||q|| * mean ||c|| from cosine to dot: the switch
+    rule of PACE). With `match`, a given `value` is the cosine temperature whose logits to start from instead, which is
+    how a first stage under dot gets a fair start.
 
     Example:
         >>> TemperatureConfig(scale=20.0).value
@@ -133,8 +135,6 @@ class TemperatureConfig(StrictConfig):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.mode == "match" and self.value is not None:
-            raise ValueError("mode match measures the temperature: leave value out")
         if self.mode != "match" and self.value is None:
             raise ValueError(f"mode {self.mode} needs value (or scale = 1/value)")
         if self.minimum >= self.maximum:
@@ -244,11 +244,13 @@ class StageConfig(StrictConfig):
     @model_validator(mode="after")
     def _applies(self) -> Self:
         if self.trainable is not Trainable.LORA and self.lora is not None:
-            raise ValueError(f"lora settings given, but trainable is {self.trainable.value}: set trainable = lora or leave lora out")
+            raise ValueError(f"lora settings given, but trainable is {self.trainable.value}: set trainable = lora, or leave lora out")
         if self.trainable is not Trainable.FULL and "unfreeze" in self.model_fields_set:
             raise ValueError("unfreeze belongs to trainable = full")
         if self.symmetric and self.negatives.source is not NegativeSource.IN_BATCH:
             raise ValueError("the symmetric loss needs in_batch negatives: each direction's candidates are the other side of the batch")
+        if self.negatives.source is NegativeSource.CORRECTED and self.hard_negatives:
+            raise ValueError("corrected negatives need hard_negatives 0: how often a mined negative is drawn is unknown, so log g is too")
         if self.loss == "dcl" and self.focal is not None:
             raise ValueError("focal weights are defined for the infonce loss: use one or the other")
         if self.batch_size == 1 and self.hard_negatives == 0 and self.negatives.source is not NegativeSource.UNIFORM:
@@ -300,6 +302,37 @@ class DataConfig(StrictConfig):
     on_bad_rows: Literal["refuse", "drop"] = "refuse"
 
 
+class ClaimConfig(StrictConfig):
+    """A claim, written down before the run: one (arm, ranking) has a higher figure than another on the test split.
+
+    `figure` is a ranking metric (`ndcg@10`) or a geometry figure (`e3_knn`, `a1_random_cosine`, ...), of which there is
+    one value per seed. At least 5 seeds are needed for a verdict; fewer can only say "undecided at this size".
+    """
+
+    name: str = Field(min_length=1)
+    higher: tuple[str, Similarity]
+    lower: tuple[str, Similarity]
+    figure: str = "ndcg@10"
+
+
+def _check_arm(arm: str, stages: tuple[StageConfig, ...]) -> None:
+    where = f"arm {arm!r}"
+    if not stages:
+        raise ValueError(f"{where} has no stage")
+    if stages[0].temperature.mode == "match" and stages[0].temperature.value is None:
+        raise ValueError(f"{where}: its first stage has no stage before it to match: give value, the cosine temperature to start from")
+    if stages[0].start_step is not None:
+        raise ValueError(f"{where}: start_step picks a checkpoint of the stage before; the first stage has none")
+    names = [stage.name for stage in stages]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{where}: two stages share a name in {names}")
+    for before, after in zip(stages, stages[1:], strict=False):
+        if after.start_step is not None and after.start_step > before.steps:
+            raise ValueError(
+                f"{where}, stage {after.name!r}: start_step {after.start_step} lies past the {before.steps} steps of {before.name!r}"
+            )
+
+
 class PaceConfig(StrictConfig):
     """A whole run: data, encoder, one or more arms, seeds.
 
@@ -309,6 +342,7 @@ class PaceConfig(StrictConfig):
     data: DataConfig
     model: ModelConfig = ModelConfig()
     arms: dict[str, tuple[StageConfig, ...]] = Field(min_length=1)
+    claims: tuple[ClaimConfig, ...] = ()
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     merge_tolerance: float = Field(default=1e-4, gt=0)
     observe_every: int = Field(default=1, ge=1)
@@ -320,18 +354,11 @@ class PaceConfig(StrictConfig):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for arm, stages in self.arms.items():
-            if not stages:
-                raise ValueError(f"arm {arm!r} has no stage")
-            if stages[0].temperature.mode == "match":
-                raise ValueError(f"arm {arm!r}: its first stage has no stage before it to match: give a temperature")
-            if stages[0].start_step is not None:
-                raise ValueError(f"arm {arm!r}: start_step picks a checkpoint of the stage before; the first stage has none")
-            names = [stage.name for stage in stages]
-            if len(set(names)) != len(names):
-                raise ValueError(f"arm {arm!r}: two stages share a name in {names}")
-            for before, after in zip(stages, stages[1:], strict=False):
-                if after.start_step is not None and after.start_step > before.steps:
-                    raise ValueError(f"arm {arm!r}, stage {after.name!r}: start_step {after.start_step} lies past the {before.steps} steps of {before.name!r}")
+            _check_arm(arm, stages)
+        for claim in self.claims:
+            for arm, _ in (claim.higher, claim.lower):
+                if arm not in self.arms:
+                    raise ValueError(f"claim {claim.name!r}: arm {arm!r} is unknown: {near_names(arm, self.arms)}")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"a seed is repeated in {list(self.seeds)}")
         return self

@@ -1,1 +1,1 @@
-"""Where work runs: this process, or the ranks of torchrun."""
+"""Where work runs: this process, or the ranks of a torchrun launch."""

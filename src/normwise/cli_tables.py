@@ -1,0 +1,129 @@
+"""What people see of a result on a terminal: tables of rich, one function per kind of result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from normwise.core.records import Evaluation, Interval, MetricTable, Record, TrainResult
+
+_PLAIN_WIDTH = 160
+
+
+def stdout_console() -> Console:
+    """A console on stdout that takes every text literally; wide where nobody's terminal sets the width."""
+    from rich.console import Console
+
+    console = Console(markup=False, highlight=False, emoji=False, soft_wrap=False)
+    return console if console.is_terminal else Console(markup=False, highlight=False, emoji=False, width=_PLAIN_WIDTH)
+
+
+def show_evaluation(result: Evaluation) -> None:
+    """Show the metrics under every similarity with their intervals, the geometry, the notes and the decision."""
+    console = stdout_console()
+    console.print(f"{result.model} on {result.data} ({result.split})")
+    console.print(f"{result.queries} queries in {result.clusters} clusters, {result.candidates} candidates")
+    _show_metrics(console, "similarity", [(name, metrics) for name, metrics in result.similarities.items()])
+    if result.geometry:
+        _show_pairs(console, "geometry", result.geometry)
+    for note in result.notes:
+        console.print(f"note: {note}")
+    if result.decision is not None:
+        console.print(f"decision: {result.decision.similarity}. {result.decision.reason}")
+
+
+def show_training(result: TrainResult) -> None:
+    """Show every run with its intervals, the paired comparisons, the claims, the decision and where things are."""
+    console = stdout_console()
+    console.print(f"data: {result.data}")
+    for note in result.data_notes:
+        console.print(f"note: {note}")
+    _show_metrics(console, "run", [(f"{run.name} ({run.similarity})", run.metrics) for run in result.runs])
+    for comparison in result.comparisons:
+        console.print(
+            f"{comparison.candidate} against {comparison.baseline}, {comparison.metric} on {comparison.split}: "
+            f"{_interval(comparison.difference)} at level {comparison.level:.3g}: {comparison.words}"
+        )
+    for claim, outcome in result.claims.items():
+        console.print(f"claim {claim}: {outcome}")
+    decision = result.decision
+    console.print(f"decision (on {decision.split}): {decision.run or 'the run'} with {decision.similarity}. {decision.reason}")
+    console.print(f"model:  {result.model}")
+    console.print(f"report: {result.report or 'not written'}")
+    console.print(f"{result.seconds:.0f} seconds")
+
+
+def show_record(title: str, record: Record) -> None:
+    """Show any record as names and values, nested ones by dotted name."""
+    _show_pairs(stdout_console(), title, dict(_flat(record.model_dump(mode="json", by_alias=True))))
+
+
+def show_rows(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Show rows that share their keys as one table."""
+    from rich.table import Table
+
+    rows = list(rows)
+    table = Table(title=title, title_justify="left")
+    for name in rows[0] if rows else ():
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    stdout_console().print(table)
+
+
+def _show_metrics(console: Console, first_column: str, rows: list[tuple[str, MetricTable]]) -> None:
+    from rich.table import Table
+
+    metrics = list(dict.fromkeys(metric for _, table in rows for metric in table))
+    table = Table(caption="mean [95% interval over clusters]", caption_justify="left")
+    table.add_column(first_column, overflow="fold")
+    for metric in metrics:
+        table.add_column(metric, no_wrap=True)
+    for name, values in rows:
+        table.add_row(name, *(_interval(values[metric]) if metric in values else "" for metric in metrics))
+    console.print(table)
+
+
+def _show_pairs(console: Console, title: str, pairs: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        table.add_row(name, _text(value))
+    console.print(table)
+
+
+def _flat(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for number, inner in enumerate(value):
+            yield from _flat(inner, f"{prefix}.{number}")
+    else:
+        yield prefix, value
+
+
+def _interval(value: Interval) -> str:
+    if value.mean is None:
+        return "undefined"
+    if value.ci_low is None or value.ci_high is None:
+        return f"{value.mean:.3f}"
+    return f"{value.mean:.3f} [{value.ci_low:.3f}, {value.ci_high:.3f}]"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "undefined"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return str(value)

@@ -1,0 +1,269 @@
+"""The BEIR layout: corpus.jsonl, queries.jsonl, qrels/{train,dev,test}.tsv."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.files import read_json
+from normwise.data.clusters import components, renumber
+from normwise.data.columns import refusal
+from normwise.data.lines import read_json_lines, read_tsv
+from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
+from normwise.data.texts import text_problem
+
+SPLITS = ("train", "dev", "test")
+SIDE_FILE = "normwise-data.json"
+
+
+@dataclass
+class _Reader:
+    """State of one read: what was dropped and why."""
+
+    folder: Path
+    on_bad_rows: Literal["refuse", "drop"]
+    dropped: Counter[str] = field(default_factory=Counter)
+    lost: set[str] = field(default_factory=set)
+
+    def texts(self, name: str) -> tuple[list[str], list[str], list[int], list[dict[str, Any]]]:
+        """Ids, texts, line numbers and whole objects of corpus.jsonl or queries.jsonl."""
+        path = _existing(self.folder, name)
+        ids: list[str] = []
+        texts: list[str] = []
+        lines: list[int] = []
+        records: list[dict[str, Any]] = []
+        problems: list[str] = []
+        seen: set[str] = set()
+        for number, record in read_json_lines(path):
+            key = record.get("_id")
+            if not isinstance(key, str) or not key:
+                raise InputError(f"{path}, row {number}, column _id: expected a text, got {key!r:.60}")
+            if key in seen:
+                raise InputError(f"{path}, row {number}, column _id: {key!r} stands there twice: ids must be distinct")
+            seen.add(key)
+            text, column, problem = _joined(record)
+            if problem is not None:
+                problems.append(f"row {number}, column {column}: {problem}")
+                self.dropped[f"{name} {column} {problem}"] += 1
+                self.lost.add(f"{name}:{key}")
+                continue
+            ids.append(key)
+            texts.append(text)
+            lines.append(number)
+            records.append(record)
+        if problems and self.on_bad_rows == "refuse":
+            raise InputError(f"{path}: {refusal(problems)}")
+        if not ids:
+            raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
+        return ids, texts, lines, records
+
+
+def is_beir(folder: Path) -> bool:
+    """Whether the folder holds corpus.jsonl, which marks the BEIR layout."""
+    return any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+
+
+def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[RetrievalData, frozenset[str]]:
+    """Read a BEIR folder.
+
+    Titles are joined to texts by a space. In qrels a grade of 0 means judged and not relevant: in train it becomes an
+    explicit negative of that query's pairs, in dev and test it is left out; a dev or test query with only such lines,
+    or with `"no_answer": true` in queries.jsonl (and `"split"` there or in its metadata, test by default), has an
+    empty relevance. An optional `candidates/{split}.tsv` restricts what a split searches, `metadata.cluster` of a
+    query sets its cluster; our own export writes both where needed.
+
+    Returns:
+        The data, and the splits of which the folder itself says that they are missing on purpose.
+
+    Raises:
+        InputError: a file is missing or malformed; an id of qrels is unknown; a text is unusable and not to be dropped.
+    """
+    reader = _Reader(folder, on_bad_rows)
+    ids, texts, lines, _ = reader.texts("corpus.jsonl")
+    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / "corpus.jsonl"), np.asarray(lines, dtype=np.int64)))
+    queries = _Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
+    rows = {key: row for row, key in enumerate(ids)}
+    side = read_json(folder / SIDE_FILE) if (folder / SIDE_FILE).is_file() else {}
+    parts: dict[str, Any] = {}
+    for split in SPLITS:
+        path = folder / "qrels" / f"{split}.tsv"
+        marked = [] if split == "train" else queries.no_answer(split)
+        if not path.is_file() and not marked:
+            parts[split] = None
+            continue
+        grades = _read_qrels(path, reader, queries, rows) if path.is_file() else {}
+        grades.update({row: {} for row in marked if row not in grades})
+        pool = _pool(folder, split, corpus, rows)
+        build = _training if split == "train" else _judged
+        parts[split] = build(grades, queries, corpus, pool)
+    if all(part is None for part in parts.values()):
+        raise InputError(f"{folder}: no qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv: a BEIR folder needs at least one")
+    train = parts["train"]
+    data = RetrievalData(
+        name=str(side.get("name", folder.name)),
+        kind=str(side.get("kind", "judged")),
+        **parts,
+        skewed=train is not None and is_skewed(train.positives),
+        notes=tuple(str(note) for note in side.get("notes", ())),
+        dropped=dict(reader.dropped),
+    )
+    absent = frozenset(split for split in SPLITS if parts[split] is None) if side else frozenset()
+    return data, absent
+
+
+@dataclass(frozen=True)
+class _Queries:
+    ids: list[str]
+    texts: list[str]
+    lines: list[int]
+    records: list[dict[str, Any]]
+    file: str
+
+    def rows(self) -> dict[str, int]:
+        return {key: row for row, key in enumerate(self.ids)}
+
+    def no_answer(self, split: str) -> list[int]:
+        return [row for row, record in enumerate(self.records) if _field(record, "no_answer") is True and _field(record, "split", "test") == split]
+
+    def origin(self, chosen: list[int]) -> Origin:
+        return Origin(self.file, np.asarray([self.lines[row] for row in chosen], dtype=np.int64))
+
+    def clusters(self, chosen: list[int], targets: list[list[int]]) -> np.ndarray:
+        given = [_field(self.records[row], "cluster") for row in chosen]
+        if given and all(isinstance(value, int) and not isinstance(value, bool) for value in given):
+            return renumber(np.asarray(given, dtype=np.int64))
+        return components([[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)])
+
+
+def _field(record: dict[str, Any], name: str, default: Any = None) -> Any:
+    metadata = record.get("metadata")
+    if name in record:
+        return record[name]
+    return metadata.get(name, default) if isinstance(metadata, dict) else default
+
+
+def _existing(folder: Path, name: str) -> Path:
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.is_file():
+            return path
+    raise InputError(f"{folder / name} does not exist: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv")
+
+
+def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
+    title, text = record.get("title"), record.get("text")
+    if title not in (None, "") and (problem := text_problem(title)) is not None and not problem.startswith("is empty"):
+        return "", "title", problem
+    has_title = isinstance(title, str) and bool(title.strip())
+    if text in (None, "") and has_title:
+        return str(title), "text", None
+    if (problem := text_problem(text)) is not None:
+        return "", "text", "is missing" if "text" not in record else problem
+    return (f"{title} {text}" if has_title else str(text)), "text", None
+
+
+def _read_qrels(path: Path, reader: _Reader, queries: _Queries, rows: dict[str, int]) -> dict[int, dict[int, float]]:
+    query_rows = queries.rows()
+    grades: dict[int, dict[int, float]] = {}
+    for number, cells in read_tsv(path):
+        if len(cells) == 4:  # TREC files carry an unused second column
+            cells = [cells[0], cells[2], cells[3]]
+        if len(cells) != 3:
+            raise InputError(f"{path}, row {number}: expected query-id, corpus-id and score separated by tabs, got {len(cells)} cells")
+        query, candidate, score = (cell.strip() for cell in cells)
+        try:
+            grade = float(score)
+        except ValueError:
+            if number == 1:
+                continue  # the optional header
+            raise InputError(f"{path}, row {number}, column score: expected a number, got {score!r:.60}") from None
+        if not abs(grade) < float("inf"):
+            raise InputError(f"{path}, row {number}, column score: expected a finite number, got {score!r:.60}")
+        if f"queries.jsonl:{query}" in reader.lost or f"corpus.jsonl:{candidate}" in reader.lost:
+            reader.dropped["qrels line of a dropped text"] += 1
+            continue
+        if query not in query_rows:
+            raise InputError(f"{path}, row {number}, column query-id: {query!r} is not in queries.jsonl")
+        if candidate not in rows:
+            raise InputError(f"{path}, row {number}, column corpus-id: {candidate!r} is not in corpus.jsonl")
+        mine = grades.setdefault(query_rows[query], {})
+        if mine.get(rows[candidate], grade) != grade:
+            raise InputError(f"{path}, row {number}: {query!r} and {candidate!r} are judged twice with different scores")
+        mine[rows[candidate]] = grade
+    return grades
+
+
+def _pool(folder: Path, split: str, corpus: Corpus, rows: dict[str, int]) -> np.ndarray | None:
+    path = folder / "candidates" / f"{split}.tsv"
+    if not path.is_file():
+        return None
+    chosen: list[int] = []
+    for number, cells in read_tsv(path):
+        key = cells[0].strip()
+        if key in rows:
+            chosen.append(rows[key])
+        elif number > 1:
+            raise InputError(f"{path}, row {number}: {key!r} is not in corpus.jsonl")
+    return np.unique(np.asarray(chosen, dtype=np.int64))
+
+
+def _restrict(corpus: Corpus, pool: np.ndarray | None) -> tuple[Corpus, dict[int, int] | None]:
+    if pool is None:
+        return corpus, None
+    return cut_corpus(corpus, pool), {int(old): new for new, old in enumerate(pool)}
+
+
+def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
+    """The candidates at `rows`, in that order."""
+    origin = None if corpus.origin is None else Origin(corpus.origin.file, corpus.origin.rows[rows])
+    return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.texts[row] for row in rows), origin)
+
+
+def _training(grades: dict[int, dict[int, float]], queries: _Queries, corpus: Corpus, pool: np.ndarray | None) -> TrainingPairs:
+    corpus, moved = _restrict(corpus, pool)
+    chosen: list[int] = []
+    positives: list[int] = []
+    negatives: list[tuple[int, ...]] = []
+    for row, judged in grades.items():
+        judged = _moved(judged, moved)
+        bad = tuple(target for target, grade in judged.items() if grade <= 0)
+        for target, grade in judged.items():
+            if grade > 0:
+                chosen.append(row)
+                positives.append(target)
+                negatives.append(bad)
+    return TrainingPairs(
+        queries=tuple(queries.texts[row] for row in chosen),
+        positives=np.asarray(positives, dtype=np.int64),
+        negatives=tuple(negatives),
+        corpus=corpus,
+        clusters=queries.clusters(chosen, [[target] for target in positives]),
+        origin=queries.origin(chosen),
+    )
+
+
+def _judged(grades: dict[int, dict[int, float]], queries: _Queries, corpus: Corpus, pool: np.ndarray | None) -> Judged:
+    corpus, moved = _restrict(corpus, pool)
+    chosen = sorted(grades)
+    relevance = tuple({target: grade for target, grade in _moved(grades[row], moved).items() if grade > 0} for row in chosen)
+    return Judged(
+        query_ids=tuple(queries.ids[row] for row in chosen),
+        queries=tuple(queries.texts[row] for row in chosen),
+        relevance=relevance,
+        corpus=corpus,
+        clusters=queries.clusters(chosen, [list(mine) for mine in relevance]),
+        origin=queries.origin(chosen),
+    )
+
+
+def _moved(judged: dict[int, float], moved: dict[int, int] | None) -> dict[int, float]:
+    if moved is None:
+        return judged
+    outside = next((target for target in judged if target not in moved), None)
+    if outside is not None:
+        raise InputError(f"a candidates/*.tsv file leaves out a judged candidate (row {outside} of the corpus): add it")
+    return {moved[target]: grade for target, grade in judged.items()}

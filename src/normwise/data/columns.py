@@ -1,0 +1,245 @@
+"""Pairs by NAMED columns, from jsonl, csv, tsv and parquet files and from `datasets` objects; order means nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from normwise.core.errors import InputError, MissingExtraError
+from normwise.data.lines import read_json_lines, read_table
+from normwise.data.texts import text_problem
+
+RULE = (
+    "columns go by name, in any order: query or anchor (one of them), positive, and optionally negative, "
+    "negative_1..negative_n, negatives (a list), source (what the row was taken from)"
+)
+SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
+_FIXED = frozenset({"query", "anchor", "positive", "negative", "negatives", "source"})
+_NUMBERED = re.compile(r"negative_([1-9][0-9]*)")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Rows of named columns, checked: every value is a usable text.
+
+    `rows` are the numbers of `Origin`; `sources` is empty when there is no such column; `dropped` counts rows left out.
+    """
+
+    file: str
+    rows: np.ndarray
+    queries: tuple[str, ...]
+    positives: tuple[str, ...]
+    negatives: tuple[tuple[str, ...], ...]
+    sources: tuple[str, ...]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+def is_pair_file(path: Path) -> bool:
+    """Whether the name ends like a file that `read_pair_file` reads (`.gz` allowed on text formats)."""
+    return _suffix(path) in SUFFIXES
+
+
+def _suffix(path: Path) -> str:
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+    """Read a file of named columns.
+
+    Args:
+        path: a jsonl, csv, tsv (optionally .gz) or parquet file. Row numbers in messages are the 1-based line at which
+            the row starts for text formats (the header is line 1 of a csv or tsv), the 1-based row for parquet.
+        on_bad_rows: "refuse" raises at the first file that holds a row with an unusable text and lists such rows;
+            "drop" leaves them out and counts them by reason.
+
+    Returns:
+        The rows.
+
+    Raises:
+        InputError: unreadable file, unknown, missing or ambiguous columns, bad rows, no rows.
+    """
+    suffix = _suffix(path)
+    if suffix == ".jsonl":
+        records: Iterator[tuple[int, dict[str, Any]]] = _checked_json(path)
+    elif suffix in (".csv", ".tsv"):
+        records = _table_records(path, delimiter="," if suffix == ".csv" else "\t")
+    elif suffix == ".parquet":
+        records = _parquet_records(path)
+    else:
+        raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)} (.gz allowed on text), got {path.name!r}")
+    return collect_rows(str(path), records, on_bad_rows=on_bad_rows)
+
+
+def dataset_rows(name: str, dataset: Iterable[Mapping[str, Any]], names: Sequence[str], *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+    """Read the rows of a `datasets.Dataset`; row numbers are 1-based.
+
+    Raises:
+        InputError: as `read_pair_file`.
+    """
+    check_columns(name, names)
+    return collect_rows(name, ((number, dict(row)) for number, row in enumerate(dataset, start=1)), on_bad_rows=on_bad_rows)
+
+
+def check_columns(where: str, names: Iterable[Any]) -> None:
+    """Refuse columns that are unknown, missing, repeated or ambiguous; the message lists what was found.
+
+    Raises:
+        InputError: see `RULE`.
+
+    Example:
+        >>> check_columns("pairs.csv", ["positive", "anchor"])
+        >>> check_columns("pairs.csv", ["query", "anchor", "positive"])
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: pairs.csv: query and anchor mean the same: keep one; found columns query, anchor, positive
+    """
+    names = [str(name) for name in names]
+    found = f"found columns {', '.join(names) or '(none)'}"
+    known = set(names)
+    if len(known) != len(names):
+        raise InputError(f"{where}: a column name is repeated; {found}")
+    if {"query", "anchor"} <= known:
+        raise InputError(f"{where}: query and anchor mean the same: keep one; {found}")
+    if not known & {"query", "anchor"}:
+        raise InputError(f"{where}: column query (or anchor) is missing; {found}; {RULE}")
+    if "positive" not in known:
+        raise InputError(f"{where}: column positive is missing; {found}; {RULE}")
+    unknown = [name for name in names if name not in _FIXED and not _NUMBERED.fullmatch(name)]
+    if unknown:
+        raise InputError(f"{where}: unknown column {', '.join(unknown)}; {found}; {RULE}")
+
+
+def _checked_json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    accepted: set[tuple[str, ...]] = set()
+    for number, record in read_json_lines(path):
+        names = tuple(record)
+        if names not in accepted:
+            check_columns(f"{path}, row {number}", names)
+            accepted.add(names)
+        yield number, record
+
+
+def _table_records(path: Path, *, delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    header: list[str] | None = None
+    for number, cells in read_table(path, delimiter=delimiter):
+        if header is None:
+            header = [cell.strip() for cell in cells]
+            check_columns(str(path), header)
+            continue
+        if len(cells) != len(header):
+            raise InputError(f"{path}, row {number}: {len(cells)} cells for {len(header)} columns: quote cells that hold a delimiter")
+        record: dict[str, Any] = dict(zip(header, cells, strict=True))
+        if "negatives" in record:
+            record["negatives"] = _list_cell(path, number, record["negatives"])
+        yield number, record
+
+
+def _list_cell(path: Path, number: int, cell: str) -> Any:
+    if not cell.strip():
+        return []
+    try:
+        return json.loads(cell)
+    except json.JSONDecodeError:
+        raise InputError(f'{path}, row {number}, column negatives: expected a JSON list such as ["a", "b"], got {cell!r:.60}') from None
+
+
+def _parquet_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="train") from None
+    try:
+        file = pq.ParquetFile(path)
+        check_columns(str(path), file.schema_arrow.names)
+        number = 0
+        for batch in file.iter_batches():
+            for record in batch.to_pylist():
+                number += 1
+                yield number, record
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: check the path") from None
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is not a readable parquet file: {error}") from None
+
+
+def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+    """Check every value of every row; refuse or drop rows with an unusable one.
+
+    Raises:
+        InputError: no rows at all, or bad rows and `on_bad_rows` is "refuse": up to five are named by row and column.
+    """
+    rows: list[int] = []
+    queries: list[str] = []
+    positives: list[str] = []
+    negatives: list[tuple[str, ...]] = []
+    sources: list[str] = []
+    problems: list[str] = []
+    dropped: Counter[str] = Counter()
+    for number, record in records:
+        bad = row_problem(record)
+        if bad is not None:
+            column, problem = bad
+            dropped[f"{column} {problem}"] += 1
+            problems.append(f"row {number}, column {column}: {problem}")
+            continue
+        rows.append(number)
+        queries.append(record["query"] if "query" in record else record["anchor"])
+        positives.append(record["positive"])
+        negatives.append(_negatives_of(record))
+        sources.append(record.get("source") or "")
+    if problems and on_bad_rows == "refuse":
+        raise InputError(f"{file}: {refusal(problems)}")
+    if not rows:
+        raise InputError(f"{file}: no usable rows: {sum(dropped.values())} dropped; expected at least 2; {RULE}")
+    return PairRows(
+        file=file,
+        rows=np.asarray(rows, dtype=np.int64),
+        queries=tuple(queries),
+        positives=tuple(positives),
+        negatives=tuple(negatives),
+        sources=tuple(sources) if any(sources) else (),
+        dropped=dict(dropped),
+    )
+
+
+def refusal(problems: Sequence[str]) -> str:
+    """Join the first problems, count the rest and say what can be done."""
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more + '; repair these rows, or set data.on_bad_rows = "drop" to leave them out'
+
+
+def row_problem(record: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first (column, problem) of a row, or None when every value is usable.
+
+    Example:
+        >>> row_problem({"query": "a", "positive": "b", "negatives": ["c", None]})
+        ('negatives[1]', 'is None')
+    """
+    for column, value in record.items():
+        if column == "negatives":
+            if not isinstance(value, list | tuple):
+                return column, f"expected a list of texts, but it {text_problem(value) or 'is one text'}"
+            for place, item in enumerate(value):
+                if (problem := text_problem(item)) is not None:
+                    return f"negatives[{place}]", problem
+        elif column == "source" and value in (None, ""):
+            continue
+        elif (problem := text_problem(value)) is not None:
+            return column, problem
+    return None
+
+
+def _negatives_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+    numbered = sorted((int(match[1]), record[name]) for name in record if (match := _NUMBERED.fullmatch(name)))
+    first = (record["negative"],) if "negative" in record else ()
+    return (*first, *(text for _, text in numbered), *record.get("negatives", ()))

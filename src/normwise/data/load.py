@@ -1,0 +1,200 @@
+"""One door for every kind of data: a built-in set, a BEIR folder, a file of named columns, a `datasets` folder, a hub id."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from normwise.core.config import DataConfig
+from normwise.core.errors import InputError, MissingExtraError, near_names
+from normwise.data.beir import is_beir, read_beir
+from normwise.data.builtin import BUILTIN
+from normwise.data.clusters import components
+from normwise.data.columns import RULE, PairRows, dataset_rows, is_pair_file, read_pair_file
+from normwise.data.hygiene import drop_bad_pairs
+from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
+from normwise.data.splits import carve, cut, judge_pairs
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
+_HUB_SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
+
+
+def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -> RetrievalData:
+    """Load the data that a config names.
+
+    Args:
+        config: `name` is, in this order, a built-in set, a BEIR folder, a `datasets` folder, a file of named columns,
+            or a hub id of a set with such columns. `dev` and `test` name files of named columns. A missing dev or test
+            split is split off the training pairs by clusters, drawn from the seed; the notes say so.
+        seed: decides the splits and the cuts of `limit_*`; nothing else.
+        cache_dir: where built-in sets are cached; None means `builtin.default_cache()`.
+
+    Returns:
+        The data, cut to the limits. With `on_bad_rows = "drop"`, `dropped` counts what was left out, by reason.
+
+    Raises:
+        InputError: nothing of that name, or bad content; the message names file, row and column.
+
+    Example:
+        >>> load_data(DataConfig(name="pyhton-docs"), seed=0)
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: data 'pyhton-docs' is unknown: did you mean python-docs?
+    """
+    if (config.dev or config.test) and config.name in BUILTIN:
+        raise InputError(f"data.dev and data.test belong to files of named columns; {config.name!r} brings its own splits")
+    sources: Sequence[str] | None = None
+    if (builtin := BUILTIN.get(config.name)) is not None:
+        data = builtin.build(roots=config.roots, cache_dir=cache_dir)
+        absent = frozenset({"train", "dev", "test"})
+    elif config.roots is not None:
+        raise InputError(f"data.roots belongs to a built-in set ({', '.join(BUILTIN)}), but data.name is {config.name!r}")
+    else:
+        data, absent, sources = _load_outside(config)
+    data = _complete(data, absent, sources, seed=seed)
+    if config.on_bad_rows == "drop":
+        data = drop_bad_pairs(data)
+    if data.train is not None and len(data.train) < 2:
+        raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
+    return cut(data, config, seed=seed)
+
+
+def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
+    path = Path(config.name).expanduser()
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    if is_folder and is_beir(path):
+        if config.dev or config.test:
+            raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
+        return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
+    if is_folder:
+        parts = _from_disk(path, config)
+    elif is_file or is_pair_file(path):
+        parts = {"train": read_pair_file(path, on_bad_rows=config.on_bad_rows)}
+    elif _HUB_ID.fullmatch(config.name):
+        parts = _from_hub(config)
+    else:
+        raise InputError(f"{path} does not exist: expected a built-in set ({', '.join(BUILTIN)}), a folder, a file or a hub id")
+    for split, name in (("dev", config.dev), ("test", config.test)):
+        if name is not None:
+            if split in parts:
+                raise InputError(f"{config.name} has a {split} split of its own: leave data.{split} out")
+            parts[split] = read_pair_file(Path(name).expanduser(), on_bad_rows=config.on_bad_rows)
+    sources = parts["train"].sources if "train" in parts else None
+    return pairs_data(parts, name=config.name), frozenset(), sources
+
+
+def _import_datasets() -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise MissingExtraError("datasets", extra="train") from None
+    return datasets
+
+
+def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
+    if not any((path / name).is_file() for name in ("dataset_dict.json", "dataset_info.json", "state.json")):
+        held = ", ".join(sorted(item.name for item in path.iterdir())[:8]) or "nothing"
+        raise InputError(f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk: it holds {held}")
+    try:
+        loaded = _import_datasets().load_from_disk(str(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a whole `datasets` folder: {error}") from None
+    return _dataset_parts(loaded, config)
+
+
+def _from_hub(config: DataConfig) -> dict[str, PairRows]:
+    known = near_names(config.name, BUILTIN)
+    if "/" not in config.name and known.startswith("did you mean"):
+        raise InputError(f"data {config.name!r} is unknown: {known}")
+    try:
+        loaded = _import_datasets().load_dataset(config.name)
+    except MissingExtraError:
+        raise
+    except Exception as error:  # the hub client raises a dozen unrelated types, offline among them
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"data {config.name!r} is no built-in set ({', '.join(BUILTIN)}), no file and no folder, and it could not be "
+            f"loaded from the hub: {reason:.200}; check the name and the network, or give a local path"
+        ) from None
+    return _dataset_parts(loaded, config)
+
+
+def _dataset_parts(loaded: Any, config: DataConfig) -> dict[str, PairRows]:
+    splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    parts: dict[str, PairRows] = {}
+    for name, dataset in splits.items():
+        split = _HUB_SPLITS.get(str(name))
+        if split is None or split in parts:
+            raise InputError(f"{config.name}: split {name!r} is unknown or repeated: expected train, dev (or validation) and test")
+        where = f"{config.name}[{name}]"
+        parts[split] = dataset_rows(where, dataset, dataset.column_names, on_bad_rows=config.on_bad_rows)
+    return parts
+
+
+def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
+    """Bring rows of named columns over one corpus: the distinct texts of all positives and negatives of all splits.
+
+    Args:
+        parts: rows by split (train, dev, test).
+        name: of the set.
+
+    Returns:
+        Data whose missing splits are None.
+    """
+    numbers: dict[str, int] = {}
+    places: list[tuple[str, int]] = []
+    for rows in parts.values():
+        for line, positive, negatives in zip(rows.rows, rows.positives, rows.negatives, strict=True):
+            for text in (positive, *negatives):
+                if numbers.setdefault(text, len(numbers)) == len(places):
+                    places.append((rows.file, int(line)))
+    origin = Origin(name, np.asarray([line for _, line in places], dtype=np.int64)) if len(parts) == 1 else None
+    corpus = Corpus(tuple(f"c{number}" for number in range(len(numbers))), tuple(numbers), origin)
+    pairs = {split: _pairs(rows, corpus, numbers) for split, rows in parts.items()}
+    train = pairs.get("train")
+    dropped: Counter[str] = Counter()
+    for rows in parts.values():
+        dropped.update(rows.dropped)
+    return RetrievalData(
+        name=name,
+        kind="pairs",
+        train=train,
+        dev=judge_pairs(pairs["dev"], prefix="dev") if "dev" in pairs else None,
+        test=judge_pairs(pairs["test"], prefix="test") if "test" in pairs else None,
+        skewed=train is not None and is_skewed(train.positives),
+        dropped=dict(dropped),
+    )
+
+
+def _pairs(rows: PairRows, corpus: Corpus, numbers: Mapping[str, int]) -> TrainingPairs:
+    keys: list[list[tuple[str, str]]] = []
+    for row, (query, positive) in enumerate(zip(rows.queries, rows.positives, strict=True)):
+        source = [("source", rows.sources[row])] if rows.sources and rows.sources[row] else []
+        keys.append([("query", query), ("target", positive), *source])
+    return TrainingPairs(
+        queries=rows.queries,
+        positives=np.asarray([numbers[text] for text in rows.positives], dtype=np.int64),
+        negatives=tuple(tuple(numbers[text] for text in texts) for texts in rows.negatives),
+        corpus=corpus,
+        clusters=components(keys),
+        origin=Origin(rows.file, rows.rows),
+    )
+
+
+def _complete(data: RetrievalData, absent: frozenset[str], sources: Sequence[str] | None, *, seed: int) -> RetrievalData:
+    missing = [split for split in ("dev", "test") if getattr(data, split) is None and split not in absent]
+    if data.train is None or not missing:
+        return data
+    if len(data.train) == 1:
+        raise InputError(f"{data.name}: one row, so its query has no negative: give at least 2 training pairs; {RULE}")
+    train, parts, note = carve(data.train, missing=missing, seed=seed, where=data.name, sources=sources)
+    return replace(data, train=train, skewed=is_skewed(train.positives), notes=(*data.notes, note), **parts)

@@ -1,0 +1,199 @@
+"""Cutting sets: dev and test split off by whole clusters, and the `limit_*` settings."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from normwise.core.config import DataConfig
+from normwise.core.errors import InputError
+from normwise.data.beir import cut_corpus
+from normwise.data.clusters import components
+from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+from normwise.data.texts import normalize_text
+
+HELD_OUT_SHARE = 0.1
+
+
+def hold_out(labels: np.ndarray, *, parts: int, seed: int) -> np.ndarray | None:
+    """Send whole clusters to `parts` held-out sets of about a tenth of the rows each; the rest stays.
+
+    Clusters are taken in an order drawn from the seed; one that would take more than twice the share stays in training.
+
+    Args:
+        labels: (n,) cluster numbers 0, 1, ...
+        parts: how many held-out sets, 1 or 2.
+        seed: of the draw.
+
+    Returns:
+        (n,) int64: -1 for training, 0..parts-1 for the held-out sets; None when the clusters are too few or too large
+        for every set to get a row and training to keep two.
+
+    Example:
+        >>> sorted(hold_out(np.arange(10), parts=2, seed=0).tolist())
+        [-1, -1, -1, -1, -1, -1, -1, -1, 0, 1]
+    """
+    sizes = np.bincount(labels)
+    wanted = max(1, round(HELD_OUT_SHARE * len(labels)))
+    target = np.full(len(sizes), -1, dtype=np.int64)
+    taken = [0] * parts
+    for cluster in np.random.default_rng([seed, 1]).permutation(len(sizes)):
+        part = next((part for part in range(parts) if taken[part] < wanted), None)
+        if part is None:
+            break
+        if taken[part] + sizes[cluster] <= max(2 * wanted, 1):
+            target[cluster] = part
+            taken[part] += int(sizes[cluster])
+    chosen = target[labels]
+    return chosen if min(taken) > 0 and np.count_nonzero(chosen < 0) >= 2 else None
+
+
+def hold_out_rows(
+    queries: Sequence[Hashable], positives: Sequence[Hashable], sources: Sequence[Hashable], *, parts: int, seed: int, where: str
+) -> tuple[np.ndarray, str]:
+    """Split pairs by clusters of shared query, positive and source; where one cluster is too large, by query and source.
+
+    Args:
+        queries: (n,) keys of the query texts.
+        positives: (n,) keys of the positives.
+        sources: (n,) keys of the source files, or empty.
+        parts: how many held-out sets.
+        seed: of the draw.
+        where: the file, for the message.
+
+    Returns:
+        As `hold_out`, and a note that says how it was split.
+
+    Raises:
+        InputError: the rows cannot be split either way.
+    """
+    extra: list[list[Hashable]] = [[("source", source)] if source else [] for source in sources] or [[] for _ in queries]
+    by_query = [[("query", query), *more] for query, more in zip(queries, extra, strict=True)]
+    strict = components([[*keys, ("positive", positive)] for keys, positive in zip(by_query, positives, strict=True)])
+    shares = "a tenth of the pairs for each held-out split"
+    if (chosen := hold_out(strict, parts=parts, seed=seed)) is not None:
+        return chosen, f"split by clusters of shared query, positive or source (seed {seed}; {shares})"
+    if (chosen := hold_out(components(by_query), parts=parts, seed=seed)) is not None:
+        words = "split by query and source only, since shared positives join almost all rows: held-out positives may be known from training"
+        return chosen, f"{words} (seed {seed}; {shares})"
+    raise InputError(
+        f"{where}: {len(queries)} rows cannot be split into training and {parts} held-out set(s) without sharing a query: "
+        "give data.dev and data.test files of their own, or more rows"
+    )
+
+
+def cut(data: RetrievalData, config: DataConfig, *, seed: int) -> RetrievalData:
+    """Apply `limit_train`, `limit_queries` and `limit_candidates`, drawn from the seed.
+
+    Kept rows stay in their order. Dev and test search one common pool when they did before: every relevant candidate
+    of a kept query, filled up at random to `limit_candidates`. The training corpus stays whole.
+    """
+    rng = np.random.default_rng([seed, 2])
+    train = data.train
+    if train is not None and config.limit_train is not None and len(train) > config.limit_train:
+        train = train.subset(np.sort(rng.choice(len(train), config.limit_train, replace=False)))
+    judged: dict[str, Judged | None] = {"dev": data.dev, "test": data.test}
+    if config.limit_queries is not None:
+        for split, part in judged.items():
+            if part is not None and len(part) > config.limit_queries:
+                judged[split] = part.subset(np.sort(rng.choice(len(part), config.limit_queries, replace=False)))
+    notes = list(data.notes)
+    if config.limit_candidates is not None:
+        judged, note = _cut_pools(judged, config.limit_candidates, rng)
+        notes += [note] if note else []
+    return RetrievalData(
+        name=data.name, kind=data.kind, train=train, dev=judged["dev"], test=judged["test"],
+        skewed=data.skewed, notes=tuple(notes), dropped=data.dropped,
+    )  # fmt: skip
+
+
+def _cut_pools(judged: dict[str, Judged | None], limit: int, rng: np.random.Generator) -> tuple[dict[str, Judged | None], str | None]:
+    dev, test = judged["dev"], judged["test"]
+    if dev is not None and test is not None and dev.corpus is test.corpus:
+        groups = [["dev", "test"]]
+    else:
+        groups = [[split] for split, part in judged.items() if part is not None]
+    note = None
+    result = dict(judged)
+    for group in groups:
+        parts = {split: part for split in group if (part := judged[split]) is not None}
+        corpus = next(iter(parts.values())).corpus
+        if len(corpus) <= limit:
+            continue
+        relevant = np.unique(np.fromiter((row for part in parts.values() for grades in part.relevance for row in grades), dtype=np.int64))
+        others = np.setdiff1d(np.arange(len(corpus)), relevant, assume_unique=True)
+        room = max(0, limit - len(relevant))
+        pool = np.sort(np.concatenate([relevant, rng.choice(others, room, replace=False)]))
+        if len(pool) > limit:
+            note = f"{len(pool)} candidates, above limit_candidates = {limit}: all are relevant to a kept query (lower limit_queries)"
+        smaller = cut_corpus(corpus, pool)
+        moved = {int(old): new for new, old in enumerate(pool)}
+        for split, part in parts.items():
+            result[split] = Judged(
+                query_ids=part.query_ids, queries=part.queries, corpus=smaller, clusters=part.clusters, origin=part.origin,
+                relevance=tuple({moved[row]: grade for row, grade in grades.items()} for grades in part.relevance),
+            )  # fmt: skip
+    return result, note
+
+
+def carve(
+    train: TrainingPairs, *, missing: Sequence[str], seed: int, where: str, sources: Sequence[str] | None
+) -> tuple[TrainingPairs, dict[str, Judged], str]:
+    """Split the named held-out sets off training pairs over one corpus; pairs with one query become one judged query.
+
+    Args:
+        train: all pairs.
+        missing: names of the held-out sets.
+        seed: of the draw.
+        where: the file or folder, for the message.
+        sources: what each pair was taken from (empty when unknown); None takes clusters that came with the data.
+
+    Returns:
+        What stays for training, the judged sets by name, and a note.
+
+    Raises:
+        InputError: see `hold_out_rows`.
+    """
+    keys = [normalize_text(query) for query in train.queries]
+    positives = [normalize_text(train.corpus.texts[row]) for row in train.positives]
+    if sources is None:
+        sources = [str(cluster) for cluster in train.clusters] if _clusters_came_along(train) else []
+    chosen, note = hold_out_rows(keys, positives, sources, parts=len(missing), seed=seed, where=where)
+    parts = {split: judge_pairs(train.subset(np.flatnonzero(chosen == part)), prefix=split) for part, split in enumerate(missing)}
+    return train.subset(np.flatnonzero(chosen < 0)), parts, f"{' and '.join(missing)} {note}"
+
+
+def _clusters_came_along(train: TrainingPairs) -> bool:
+    targets = components([[("query", query), ("target", int(row))] for query, row in zip(train.queries, train.positives, strict=True)])
+    return not np.array_equal(targets, train.clusters)
+
+
+def judge_pairs(pairs: TrainingPairs, *, prefix: str) -> Judged:
+    """Turn pairs into judged queries: one per distinct query text, grade 1 for each of its positives.
+
+    Example:
+        >>> from normwise.data.sets import Corpus
+        >>> corpus = Corpus(("a", "b"), ("x", "y"))
+        >>> pairs = TrainingPairs(("q", "q"), np.array([0, 1]), ((), ()), corpus, np.array([0, 0]))
+        >>> judge_pairs(pairs, prefix="dev").relevance
+        ({0: 1.0, 1: 1.0},)
+    """
+    first: dict[str, int] = {}
+    relevance: list[dict[int, float]] = []
+    rows: list[int] = []
+    for row, (query, positive) in enumerate(zip(pairs.queries, pairs.positives, strict=True)):
+        place = first.setdefault(query, len(rows))
+        if place == len(rows):
+            rows.append(row)
+            relevance.append({})
+        relevance[place][int(positive)] = 1.0
+    kept = pairs.subset(np.asarray(rows, dtype=np.int64))
+    return Judged(
+        query_ids=tuple(f"{prefix}-{number}" for number in range(len(rows))),
+        queries=kept.queries,
+        relevance=tuple(relevance),
+        corpus=pairs.corpus,
+        clusters=kept.clusters,
+        origin=kept.origin,
+    )

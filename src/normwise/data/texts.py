@@ -1,0 +1,55 @@
+"""What makes a text usable, and when two texts count as the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def text_problem(value: Any) -> str | None:
+    """Say why a value cannot be used as a text, or None when it can.
+
+    Args:
+        value: anything that came out of a file.
+
+    Returns:
+        A short phrase such as "is None", or None for a usable text.
+
+    Example:
+        >>> text_problem("bank"), text_problem("  "), text_problem(float("nan")), text_problem(3)
+        (None, 'is empty or whitespace', 'is NaN', 'is int, not text')
+    """
+    if isinstance(value, str):
+        if not value or value.isspace():
+            return "is empty or whitespace"
+        if lone_surrogate(value):
+            return "holds a lone surrogate (half of a broken character)"
+        return None
+    if value is None:
+        return "is None"
+    if isinstance(value, float) and math.isnan(value):
+        return "is NaN"
+    return f"is {type(value).__name__}, not text"
+
+
+def lone_surrogate(text: str) -> bool:
+    r"""Whether the text holds a code point of U+D800..U+DFFF, which no tokenizer and no UTF-8 file accepts.
+
+    Example:
+        >>> lone_surrogate("\ud800"), lone_surrogate("\U0001f600")
+        (True, False)
+    """
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
+def normalize_text(text: str) -> str:
+    """The form under which two texts are near-duplicates: case folded, every run of whitespace one space.
+
+    Example:
+        >>> normalize_text("  Return the\\n MEAN ")
+        'return the mean'
+    """
+    return " ".join(text.casefold().split())

@@ -1,0 +1,269 @@
+"""The encoder that a person uses: texts in, raw vectors out, scored as its contract says."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import load_file_path
+
+from normwise.core.errors import InputError, WorkError
+from normwise.core.similarity import Similarity, parse_similarity
+from normwise.models.arrays import ArrayWriter
+from normwise.models.contract import Contract, describe_encoder
+from normwise.models.loading import Loaded, load_plain
+from normwise.models.probe import compare, probe_vectors
+from normwise.models.saving import CONTRACT_FILE, PROBE_FILE, hash_weights, read_contract, read_probe, save_encoder
+from normwise.models.structure import strip_normalize
+from normwise.theory.directions import normalize
+
+_CHUNKS = 32
+
+
+@final
+class Encoder:
+    """A text encoder with its contract: raw vectors whose norm is kept, and the similarity to score them by.
+
+    Args:
+        model: a sentence-transformers model. A `Normalize` module at its end is taken away, in place.
+        similarity: how to score; None takes the contract's, else the model's own.
+        name: what to call it in results.
+        contract: what is known about it.
+
+    Raises:
+        InputError: the similarity contradicts the contract, or the model's own is none of the four.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        similarity: Similarity | str | None = None,
+        name: str = "model",
+        contract: Contract | None = None,
+    ) -> None:
+        normalized = strip_normalize(model)
+        chosen = None if similarity is None else parse_similarity(similarity)
+        if contract is not None and chosen not in (None, contract.similarity):
+            raise InputError(f"similarity {chosen} contradicts the model's contract, which says {contract.similarity.value}: leave it out")
+        self.model = model
+        self.name = name
+        self.similarity = chosen or (contract.similarity if contract is not None else _own_similarity(model, normalized=normalized))
+        self.contract = contract or describe_encoder(model, similarity=self.similarity)
+
+    @classmethod
+    def load(cls, path_or_id: str | Path, *, device: str | None = None) -> Encoder:
+        """Open an encoder from a folder or the hub.
+
+        A model that normwise saved is compared with its stored probe vectors first. Any other sentence-transformers
+        model works too; norms are then those before its `Normalize` module, and a warning says so.
+
+        Args:
+            path_or_id: the folder or hub id.
+            device: None chooses.
+
+        Raises:
+            InputError: not found, or no text encoder.
+            WorkError: the model is not the one that was saved: it answers the probe texts differently.
+        """
+        name = str(path_or_id)
+        loaded = load_plain(name, device=device)
+        contract = _stored_contract(name, loaded)
+        if contract is not None:
+            _check_unchanged(name, loaded.model, contract)
+            return cls(loaded.model, name=name, contract=contract)
+        for note in loaded.notes:
+            warnings.warn(f"{name}: {note}", UserWarning, stacklevel=2)
+        own = _own_similarity(loaded.model, normalized=loaded.normalized)
+        described = describe_encoder(loaded.model, similarity=own)
+        known = {"base_model": loaded.source, "base_revision": loaded.revision, "base_notes": loaded.notes}
+        return cls(loaded.model, name=name, contract=described.model_copy(update=known))
+
+    def __repr__(self) -> str:
+        return f"Encoder({self.name!r}, similarity={self.similarity.value}, dimensions={self.dimensions}, raw norms kept)"
+
+    @property
+    def dimensions(self) -> int:
+        """The width D of a vector."""
+        return self.contract.dimensions
+
+    def encode_queries(self, texts: Sequence[str], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
+        """Encode queries, the query prompt put before each.
+
+        Args:
+            texts: n texts, each a str; n may be 0.
+            batch_size: texts per forward pass.
+            progress: show a bar; None shows it on a terminal only.
+
+        Returns:
+            Raw float32 vectors (n, D) in the order of the texts.
+
+        Raises:
+            InputError: a text is None, NaN, another non-str, or has a lone surrogate; the message names its index.
+            WorkError: a vector is not finite.
+        """
+        return self._encode(texts, "query", batch_size=batch_size, progress=progress)
+
+    def encode_candidates(self, texts: Sequence[str], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
+        """Encode candidates (documents), the document prompt put before each; see `encode_queries`."""
+        return self._encode(texts, "document", batch_size=batch_size, progress=progress)
+
+    def encode_to_memmap(
+        self, texts: Iterable[str], out: Path | str, *, role: Literal["query", "document"] = "document", batch_size: int = 64
+    ) -> np.ndarray:
+        """Encode a stream of any length into a .npy file, a few batches in memory at a time.
+
+        Args:
+            texts: an iterable of str, read once.
+            out: the .npy file; appears whole at the end, and replaces one that is there.
+            role: whose prompt to use.
+            batch_size: texts per forward pass.
+
+        Returns:
+            The file as a read-only memory map (n, D), float32.
+
+        Raises:
+            InputError: as `encode_queries`, the index counted from the start of the stream.
+            WorkError: the disk refused.
+        """
+        with ArrayWriter(Path(out), width=self.dimensions) as writer:
+            for chunk in _chunks(texts, batch_size * _CHUNKS):
+                writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=writer.rows))
+        return np.load(out, mmap_mode="r")
+
+    def score(self, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """Score every query against every candidate under this encoder's similarity.
+
+        Args:
+            queries: raw vectors (B, D).
+            candidates: raw vectors (N, D).
+
+        Returns:
+            (B, N) scores; a zero vector scores 0.
+        """
+        left = normalize(queries) if self.similarity.normalizes_query else queries
+        right = normalize(candidates) if self.similarity.normalizes_candidate else candidates
+        return left @ right.T
+
+    def save(self, out: Path | str, *, card_text: str | None = None, overwrite: bool = False) -> None:
+        """Write the encoder so that plain sentence-transformers loads it; see `save_encoder`."""
+        save_encoder(self.model, out, contract=self.contract, card_text=card_text or self._card(), overwrite=overwrite)
+
+    def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, card_text: str | None = None) -> str:
+        """Save to a temporary folder and upload it with the library's own call.
+
+        Args:
+            repo_id: owner/name.
+            private: as the hub's default when None.
+            token: None takes the one that is logged in.
+            card_text: the README.md; None writes a short one.
+
+        Returns:
+            The address of the commit.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(Path(folder) / "model", card_text=card_text)
+            return self.model.push_to_hub(
+                repo_id, token=token, private=private, local_model_path=str(Path(folder) / "model"), exist_ok=True
+            )
+
+    def _card(self) -> str:
+        front = (
+            "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\ntags:\n- sentence-transformers\n- normwise\n---\n"
+        )
+        return f"{front}\n# {Path(self.name).name}\n\n{self.contract.scoring_words}.\n"
+
+    def _encode(self, texts: Sequence[str], role: str, *, batch_size: int, progress: bool | None, first: int = 0) -> np.ndarray:
+        checked = _check_texts(texts, first)
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        if not checked:
+            return np.zeros((0, self.dimensions), dtype=np.float32)
+        encode: Any = self.model.encode_query if role == "query" else self.model.encode_document
+        bar = sys.stderr.isatty() if progress is None else progress
+        vectors = encode(checked, batch_size=batch_size, show_progress_bar=bar, convert_to_numpy=True)
+        vectors = np.asarray(vectors.float().cpu() if isinstance(vectors, torch.Tensor) else vectors, dtype=np.float32)
+        if vectors.shape != (len(checked), self.dimensions):
+            raise WorkError(f"the model gave vectors of shape {vectors.shape} for {len(checked)} texts of width {self.dimensions}")
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if bad.size:
+            raise WorkError(f"the vector of text {first + int(bad[0])} is not finite ({bad.size} in all): use float32, or another model")
+        return vectors
+
+
+def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similarity:
+    own = model.similarity_fn_name
+    if normalized:
+        # Behind a Normalize module the dot product is the cosine; before it, it is not.
+        return Similarity.COSINE
+    if own not in (Similarity.COSINE.value, Similarity.DOT.value):
+        raise InputError(
+            f"the model scores by {own}, which is none of {[s.value for s in Similarity]}: pass Encoder(model, similarity=...)"
+        )
+    return Similarity(own)
+
+
+def _check_texts(texts: Sequence[str], first: int) -> list[str]:
+    if isinstance(texts, str | bytes):
+        raise InputError("texts must be a list of str, got one str: put it into a list")
+    checked = list(texts)
+    for index, text in enumerate(checked):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{first + index}] must be a str, got {text!r:.60} ({type(text).__name__}): drop or fill that row")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InputError(
+                f"texts[{first + index}] has a lone surrogate, which no tokenizer reads: {text[:40]!r}; clean that row"
+            ) from None
+    return checked
+
+
+def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    if isinstance(texts, str | bytes):
+        raise InputError("texts must be an iterable of str, got one str: put it into a list")
+    stream = iter(texts)
+    while chunk := list(islice(stream, size)):
+        yield chunk
+
+
+def _side_file(name: str, file: str) -> Path | None:
+    found = load_file_path(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, file)
+    return None if found is None else Path(found)
+
+
+def _stored_contract(name: str, loaded: Loaded) -> Contract | None:
+    if loaded.source != name:
+        return None
+    path = _side_file(name, CONTRACT_FILE)
+    return None if path is None else read_contract(path)
+
+
+def _check_unchanged(name: str, model: SentenceTransformer, contract: Contract) -> None:
+    advice = "restore the saved folder, or delete its normwise.json to use the changed model without a contract"
+    path = _side_file(name, PROBE_FILE)
+    if path is None:
+        raise WorkError(f"{name}: {PROBE_FILE} is missing, so the model cannot be checked: {advice}")
+    result = compare(probe_vectors(model), read_probe(path), tolerance=contract.probe_tolerance)
+    if not result.same:
+        raise WorkError(
+            f"{name}: this is not the model that was saved: it answers the probe texts with vectors that differ by up to "
+            f"{result.largest_difference:.3g}, norms by up to {result.largest_norm_difference:.3g} (allowed {result.allowed:.3g}); {advice}"
+        )
+    now = (model.similarity_fn_name, model.prompts.get("query") or "", model.prompts.get("document") or "", model.max_seq_length)
+    then = (contract.plain_similarity.value, contract.query_prompt, contract.candidate_prompt, contract.max_tokens)
+    if now != then:
+        raise WorkError(f"{name}: its similarity, prompts or token limit are {now}, but it was saved with {then}: {advice}")
+    folder = Path(name).expanduser()
+    if folder.is_dir() and hash_weights(folder) != contract.weights_sha256:
+        warnings.warn(
+            f"{name}: the weight files were written again since the model was saved, but it answers the same", UserWarning, stacklevel=3
+        )

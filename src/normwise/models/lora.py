@@ -1,0 +1,158 @@
+"""Low-rank adapters: attached, resumed from a checkpoint, and merged with proof."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig as PeftLoraConfig
+from peft import PeftModel, get_peft_model, set_peft_model_state_dict
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from normwise.core.config import LoraConfig
+from normwise.core.errors import InputError, WorkError, near_names
+from normwise.core.records import GateReport
+from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
+from normwise.models.structure import linear_names, needed_backbone
+
+
+def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -> tuple[str, ...]:
+    """Put adapters W + (alpha / rank) B A on the encoder's linear maps, in place; B starts at zero.
+
+    The base model's path is taken out of the adapter's settings on purpose: a checkpoint of a cut base would point
+    at the uncut original and reload wrong without an error. `load_adapter_checkpoint` resumes instead.
+
+    Args:
+        st: the encoder; everything but the adapters is frozen (`set_trainable` adds the head).
+        config: rank, alpha, dropout, and targets (names of linear maps, or the last parts of names; None is all).
+        seed: of A's initial values; the global random state is left as it was.
+
+    Returns:
+        Dotted names of the adapted maps.
+
+    Raises:
+        InputError: a target names no linear map, or adapters are attached already.
+
+    Reference: Hu et al., LoRA (arXiv 2106.09685).
+    """
+    model = needed_backbone(st, "trainable = lora")
+    if isinstance(transformer(st).model, PeftModel):
+        raise InputError("adapters are attached already: merge them first")
+    targets = _targets(linear_names(model), config.targets)
+    model.name_or_path = ""
+    model.config._name_or_path = ""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        settings: Any = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout, "target_modules": targets}
+        transformer(st).model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
+    return tuple(targets)
+
+
+def transformer(st: SentenceTransformer) -> Any:
+    """The first module, which wraps the transformers model."""
+    return st[0]
+
+
+def _targets(names: list[str], wanted: tuple[str, ...] | None) -> list[str]:
+    if wanted is None:
+        return names
+    for target in wanted:
+        if not any(_matches(name, target) for name in names):
+            endings = {name.rpartition(".")[2] for name in names}
+            raise InputError(f"lora.targets: {target!r} names no linear map of the encoder: {near_names(target, endings)}")
+    return [name for name in names if any(_matches(name, target) for target in wanted)]
+
+
+def _matches(name: str, target: str) -> bool:
+    return name == target or name.endswith(f".{target}")
+
+
+def load_adapter_checkpoint(st: SentenceTransformer, folder: Path | str) -> None:
+    """Load a trainer checkpoint of an encoder with adapters into the live model, in place.
+
+    The trainer's own loading would build a model from the checkpoint and cannot, since an adapter checkpoint holds no
+    base weights. This one loads the adapters and the modules after the transformer, and is bit-exact.
+
+    Args:
+        st: the encoder, opened and given adapters exactly as when the checkpoint was written.
+        folder: a `checkpoint-N` folder.
+
+    Raises:
+        InputError: the folder holds no adapter, or other adapters than the model has.
+    """
+    folder = Path(folder)
+    model = transformer(st).model
+    if not isinstance(model, PeftModel):
+        raise InputError(f"{folder}: the model has no adapters to load a checkpoint into: call attach_lora first")
+    file = folder / "adapter_model.safetensors"
+    if not file.is_file():
+        raise InputError(f"{folder} holds no adapter_model.safetensors: it is not a checkpoint of a lora stage")
+    # peft goes on with adapters it finds no weights for; here that is an error.
+    found = load_file(str(file))
+    wanted = {name.replace(".default", ""): value.shape for name, value in model.state_dict().items() if ".lora_" in name}
+    shapes = {name: value.shape for name, value in found.items()}
+    if shapes != wanted:
+        odd = sorted(name for name in shapes.keys() | wanted.keys() if shapes.get(name) != wanted.get(name))
+        raise InputError(
+            f"{file} does not fit the model's adapters ({len(odd)} differ, such as {odd[0]}): use the same model, cut, rank and targets"
+        )
+    set_peft_model_state_dict(model, found)
+    for index in range(1, len(st)):
+        module = st[index]
+        if next(module.parameters(), None) is not None:
+            weights = folder / f"{index}_{type(module).__name__}" / "model.safetensors"
+            if not weights.is_file():
+                raise InputError(f"{folder} lacks {weights.relative_to(folder)}: the checkpoint was written without this head")
+            module.load_state_dict(load_file(str(weights)))
+
+
+def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS, *, tolerance: float = 1e-4) -> GateReport:
+    """Add the adapters into the weights, take them away, and prove that the encoder answers as before.
+
+    Args:
+        st: the encoder with adapters, changed in place: afterwards a plain model, every parameter frozen.
+        probe_texts: texts to compare vectors on.
+        tolerance: allowed difference per coordinate and per norm, in units of the mean norm (at least 1).
+
+    Returns:
+        The passed gate `merge`, with the largest differences and how far the adapters had moved the vectors.
+
+    Raises:
+        InputError: no adapters are attached.
+        WorkError: the merged model answers differently; the model in memory must then not be used.
+    """
+    model: Any = transformer(st).model
+    if not isinstance(model, PeftModel):
+        raise InputError("there are no adapters to merge: call attach_lora first")
+    before = probe_vectors(st, probe_texts)
+    with model.disable_adapter():
+        without = probe_vectors(st, probe_texts)
+    try:
+        merged = model.merge_and_unload(safe_merge=True)
+    except ValueError as error:
+        raise WorkError(f"the adapters could not be merged: {error}; training diverged: go back to an earlier checkpoint") from error
+    transformer(st).model = merged
+    st.requires_grad_(False)
+    left = [name for name in st.state_dict() if "lora_" in name or ".base_layer." in name]
+    result = compare(probe_vectors(st, probe_texts), before, tolerance=tolerance)
+    figures = {
+        "largest_difference": result.largest_difference,
+        "largest_norm_difference": result.largest_norm_difference,
+        "allowed": result.allowed,
+        "adapter_effect": compare(before, without, tolerance=tolerance).largest_difference,
+        "texts": float(len(probe_texts)),
+    }
+    if left or not result.same:
+        raise WorkError(
+            f"the merged model does not answer as the model with adapters did: largest difference {result.largest_difference:.3g}, of norms "
+            f"{result.largest_norm_difference:.3g}, allowed {result.allowed:.3g}{f'; left over: {left[0]}' if left else ''}. Nothing was saved; "
+            "go on from the last checkpoint, in float32, or raise merge_tolerance if you accept this"
+        )
+    words = (
+        f"adapters merged: on {len(probe_texts)} texts vectors differ by at most {result.largest_difference:.2g} and norms by at most "
+        f"{result.largest_norm_difference:.2g} (allowed {result.allowed:.2g}); the adapters had moved vectors by up to {figures['adapter_effect']:.2g}"
+    )
+    return GateReport(name="merge", passed=True, words=words, figures=figures)

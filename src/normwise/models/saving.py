@@ -1,0 +1,148 @@
+"""Saving an encoder so that plain sentence-transformers loads it, proven before the folder appears."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from normwise.core.errors import InputError, WorkError
+from normwise.core.files import read_json, whole_folder, write_json, write_text
+from normwise.models.contract import Contract, norm_distribution
+from normwise.models.loading import load_plain
+from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
+from normwise.models.structure import has_normalize
+from normwise.models.weights import quiet_bars
+
+CONTRACT_FILE, PROBE_FILE = "normwise.json", "probe.safetensors"
+RELOAD_TOLERANCE = 1e-5
+
+
+def save_encoder(st: SentenceTransformer, out: Path | str, *, contract: Contract, card_text: str, overwrite: bool = False) -> Contract:
+    """Write a folder that plain `SentenceTransformer(out)` loads with the same raw vectors and the right similarity.
+
+    The folder is filled under another name, loaded afresh from there, compared on the probe texts, and only then moved
+    into place. Beside the library's files it holds `normwise.json` (the contract) and `probe.safetensors` (the probe
+    vectors). The card is `card_text`: the library's own, which shows training texts, is not written.
+
+    Args:
+        st: the encoder, without adapters and without a `Normalize` module at its end.
+        out: the folder to write.
+        contract: of `describe_encoder`.
+        card_text: the README.md, Markdown.
+        overwrite: replace a folder that is there.
+
+    Returns:
+        The contract as written, with the weights' hash and norms filled in.
+
+    Raises:
+        InputError: `out` exists, or the encoder cannot be loaded by plain sentence-transformers.
+        WorkError: the disk refused, or the reloaded model answers differently (nothing then appears at `out`).
+    """
+    _check_saveable(st)
+    out = Path(out)
+    vectors = probe_vectors(st)
+    if not np.all(np.isfinite(vectors)):
+        raise WorkError("the encoder gives vectors that are not finite: it was not saved; go back to an earlier checkpoint")
+    if contract.norms is None:
+        norms = norm_distribution(np.linalg.norm(vectors.astype(np.float64), axis=1), of="the probe texts")
+        contract = contract.model_copy(update={"norms": norms})
+    with whole_folder(out, overwrite=overwrite) as work:
+        with quiet_bars():
+            _plain_copy(st, contract).save(str(work), create_model_card=False)
+        contract = contract.model_copy(update={"weights_sha256": hash_weights(work)})
+        write_json(work / CONTRACT_FILE, contract.model_dump(mode="json"))
+        save_file({"vectors": vectors}, str(work / PROBE_FILE), metadata={"texts": hash_texts()})
+        write_text(work / "README.md", card_text)
+        _check_reload(work, vectors, contract)
+    return contract
+
+
+def _check_saveable(st: SentenceTransformer) -> None:
+    foreign = [type(module).__name__ for module in st.children() if not type(module).__module__.startswith("sentence_transformers.")]
+    if foreign:
+        raise InputError(
+            f"the encoder has modules that plain sentence-transformers does not know ({', '.join(foreign)}): it cannot be saved for others"
+        )
+    if any(".lora_" in name for name, _ in st.named_parameters()):
+        raise InputError("the encoder still has adapters: merge them before saving")
+    if isinstance(st[len(st) - 1], type(None)) or (has_normalize(st) and type(st[len(st) - 1]).__name__ == "Normalize"):
+        raise InputError(
+            "the encoder ends in a Normalize module, so raw norms would be lost: open it with load_base or Encoder.load, which leave it out"
+        )
+
+
+def _plain_copy(st: SentenceTransformer, contract: Contract) -> SentenceTransformer:
+    # A second wrapper around the same modules, so that the caller's model keeps its own settings.
+    prompts = {key: value for key, value in st.prompts.items() if value is not None}
+    return SentenceTransformer(
+        modules=list(st.children()),
+        device=str(st.device),
+        prompts=prompts,
+        default_prompt_name=st.default_prompt_name,
+        similarity_fn_name=contract.plain_similarity.value,
+        truncate_dim=st.truncate_dim,
+    )
+
+
+def _check_reload(folder: Path, vectors: np.ndarray, contract: Contract) -> None:
+    fresh = load_plain(str(folder), device="cpu")
+    if fresh.model.similarity_fn_name != contract.plain_similarity.value:
+        raise WorkError(
+            f"the saved model scores by {fresh.model.similarity_fn_name}, not {contract.plain_similarity.value}: nothing was saved"
+        )
+    # A model on another device, or in half precision, answers with other rounding.
+    half = next(fresh.model.parameters()).element_size() < 4
+    result = compare(probe_vectors(fresh.model), vectors, tolerance=contract.probe_tolerance if half else RELOAD_TOLERANCE * 10)
+    if not result.same:
+        raise WorkError(
+            f"the saved model, loaded afresh, answers differently: largest difference {result.largest_difference:.3g}, of norms "
+            f"{result.largest_norm_difference:.3g}, allowed {result.allowed:.3g}. Nothing was saved"
+        )
+
+
+def hash_weights(folder: Path) -> str:
+    """SHA-256 over all weight files of a model folder, names included, in the order of their names."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.safetensors")):
+        if path.name == PROBE_FILE:
+            continue
+        digest.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def hash_texts() -> str:
+    """SHA-256 of the probe texts, which decides whether stored probe vectors can be compared."""
+    return hashlib.sha256("\x00".join(PROBE_TEXTS).encode()).hexdigest()
+
+
+def read_contract(path: Path) -> Contract:
+    """Read a `normwise.json`.
+
+    Raises:
+        InputError: it is not a contract of ours.
+    """
+    values = read_json(path)
+    try:
+        return Contract.model_validate(values)
+    except ValueError as error:
+        raise InputError(
+            f"{path} is not a contract that this version of normwise reads: {str(error).splitlines()[0]}; update normwise"
+        ) from error
+
+
+def read_probe(path: Path) -> np.ndarray:
+    """Read stored probe vectors.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    try:
+        return load_file(str(path))["vectors"]
+    except Exception as error:
+        raise InputError(f"{path} holds no probe vectors ({error}): copy the folder again") from error

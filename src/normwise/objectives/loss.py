@@ -1,0 +1,362 @@
+"""The one loss module: similarity, temperature, candidates and weights put together for a trainer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normwise.core.config import FocalConfig, NegativeSource, TemperatureConfig, Weighting
+from normwise.core.errors import InputError, near_names
+from normwise.core.shapes import Float, Int
+from normwise.core.similarity import Similarity, parse_similarity
+from normwise.objectives.bigbatch import rank, world_size
+from normwise.objectives.columns import Columns, embed_columns
+from normwise.objectives.directions import Direction, backward_direction, forward_direction
+from normwise.objectives.focal import QueryWeights, query_weights, unit_mean_weights, weighted_mean
+from normwise.objectives.infonce import InfoNCE, correct_sampling, dcl, infonce
+from normwise.objectives.scores import norms, normalize, score_matrix, without_autocast
+from normwise.objectives.temperature import build_temperature
+
+_LOSSES = {"infonce": infonce, "dcl": dcl}
+_DEFAULT_FOCAL = FocalConfig()
+_DEFAULT_COSINE_TEMPERATURE = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class LossObservation:
+    """What the last batch of this process looked like; detached, on the device of the batch.
+
+    With the symmetric loss, probability, residuals and weights are those of the direction query -> candidate.
+
+    Attributes:
+        positive_probability: (B,) softmax probability of the positive under the trained logits.
+        residual: (B,) 1 - that probability, computed stably.
+        confidence_residual: (B,) residual of the cosine confidence that the focal weights use; None without tau_w.
+        weights: (B,) weight of each query.
+        mean_weight: () mean weight over all processes; below 1 where the cap was met.
+        effective_sample_size: () (sum w)^2 / sum w^2 over all processes.
+        query_norms: (B,) norms of the raw query vectors.
+        positive_norms: (B,) norms of the raw positives.
+        candidate_norms: (N,) norms of all candidate columns of this process.
+        positive_cosine: (B,) cosine of each query with its positive.
+        loss_per_query: (B,) unweighted loss, in nats.
+        temperature: () tau.
+        n_duplicates_masked: () entries of the score matrix that were left out as duplicates.
+    """
+
+    positive_probability: Float[Tensor, " B"]
+    residual: Float[Tensor, " B"]
+    confidence_residual: Float[Tensor, " B"] | None
+    weights: Float[Tensor, " B"]
+    mean_weight: Float[Tensor, ""]
+    effective_sample_size: Float[Tensor, ""]
+    query_norms: Float[Tensor, " B"]
+    positive_norms: Float[Tensor, " B"]
+    candidate_norms: Float[Tensor, " N"]
+    positive_cosine: Float[Tensor, " B"]
+    loss_per_query: Float[Tensor, " B"]
+    temperature: Float[Tensor, ""]
+    n_duplicates_masked: Int[Tensor, ""]
+
+
+class FocalEmbeddingLoss(nn.Module):
+    r"""Contrastive loss with focal weights, for `SentenceTransformerTrainer` or any loop.
+
+        z_ij = s(q_i, c_j) / tau,    l_i = -log softmax(z_i)[positive],    L = (1/N) sum_i w_i l_i,
+        w_i = N rho_i^gamma / sum rho^gamma,    rho_i = 1 - softmax(cos(q_i, .) / tau_w)[positive]
+
+    The weights are constants for the gradient, dL/dz_i = (w_i/N)(p_i - e_+), and N counts the queries of the micro-batch of
+    all processes (under gradient accumulation: per micro-batch). gamma = 0, or `focal=None`, is plain InfoNCE. Scores,
+    softmax and norms are computed in float32 whatever autocast says.
+
+    Columns are [anchor, positive, negatives ...]; every column is a candidate for every query (with
+    `negatives="uniform"`: the query's own columns and the shared pool only, so that the law of the negatives stays
+    uniform). Columns with the same tokens as a query's positive are left out of its row; inputs without token ids are
+    compared by their embeddings, bit for bit.
+
+    Args:
+        model: maps a dict of features to a dict with `sentence_embedding`, e.g. a `SentenceTransformer`.
+        similarity: one of the four names; see `normwise.core.similarity.Similarity`.
+        temperature: tau > 0, or a `TemperatureConfig` (fixed or learnable). Cosine has a default of 0.05 (scale 20);
+            every other similarity needs one, since the right value depends on the norms (`matched_temperature`).
+        scale: 1/tau, in place of temperature; never both.
+        focal: weighting, gamma, tau_w and cap, or None. tau_w falls back on tau when the similarity is cosine.
+        loss: "infonce" or "dcl" (positive left out of the denominator; without focal weights).
+        symmetric: average with the direction candidate -> query, which has its own probabilities and weights.
+        negatives: "in_batch"; "corrected" (logit - log g for every candidate; the labels carry `log_g`); "uniform" (the
+            last column is a shared pool; the labels carry `uniform_count`).
+        gather_across_devices: whether all processes' candidates are candidates for every query.
+        seed: of the permutations of weighting random.
+
+    Attributes:
+        last: `LossObservation` of the last batch, or None.
+        temperature: module with `.current()`. A learnable one keeps its parameter on the model.
+
+    Raises:
+        InputError: settings that contradict each other, a model that ends in `Normalize` under a similarity that needs
+            norms; at a batch: no negative at all, embeddings that are not finite, columns that do not fit.
+
+    Reference:
+        PACE (arXiv 2609.15152), focal embedding loss. Duplicates, the fallback for tau_w, DCL, the symmetric form and
+        the sampling correction are ours.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        similarity: str | Similarity = Similarity.COSINE,
+        temperature: float | TemperatureConfig | None = None,
+        scale: float | None = None,
+        focal: FocalConfig | None = _DEFAULT_FOCAL,
+        loss: str = "infonce",
+        symmetric: bool = False,
+        negatives: str | NegativeSource = NegativeSource.IN_BATCH,
+        gather_across_devices: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.similarity = parse_similarity(similarity)
+        self.negatives = _parse_negatives(negatives)
+        if loss not in _LOSSES:
+            raise InputError(f"loss {loss!r} is unknown: {near_names(str(loss), _LOSSES)}")
+        if loss == "dcl" and focal is not None:
+            raise InputError("focal weights are defined for the infonce loss: pass focal=None with loss dcl")
+        if symmetric and self.negatives is not NegativeSource.IN_BATCH:
+            raise InputError(
+                f"symmetric needs in_batch negatives, got negatives {self.negatives.value!r}: the other direction has queries for candidates"
+            )
+        config = _read_temperature(temperature, scale, self.similarity)
+        _refuse_normalized(model, self.similarity)
+        if _needs_confidence(focal) and focal is not None and focal.temperature is None and self.similarity is not Similarity.COSINE:
+            raise InputError(
+                f"focal.temperature (tau_w of the cosine confidence) is needed with similarity {self.similarity.value}: "
+                "its own temperature divides scores of another size; give the temperature of the cosine stage"
+            )
+        self.model = model
+        self.focal = focal
+        self.loss = loss
+        self.symmetric = symmetric
+        self.gather_across_devices = gather_across_devices
+        self.seed = seed
+        self.draws = 0
+        self.last: LossObservation | None = None
+        self.temperature = build_temperature(model, config)
+        self._looked_at_norms = False
+
+    @property
+    def confidence_temperature(self) -> float | None:
+        """tau_w of the cosine confidence: `focal.temperature`, else the loss's own temperature under cosine, else None."""
+        if self.focal is not None and self.focal.temperature is not None:
+            return self.focal.temperature
+        return float(self.temperature.current()) if self.similarity is Similarity.COSINE else None
+
+    def forward(self, sentence_features: Iterable[Mapping[str, Any]], labels: Any = None) -> Tensor:
+        """Loss of one batch; the details stay in `last`.
+
+        Args:
+            sentence_features: [anchor, positive, further columns ...], see `columns.embed_columns`.
+            labels: None, or the dict described there.
+
+        Returns:
+            () scalar, float32: this process's share, whose mean over processes is L.
+
+        Raises:
+            InputError: see the class.
+        """
+        batch = embed_columns(self.model, list(sentence_features), labels)
+        self._check_batch(batch)
+        with without_autocast(batch.queries):
+            directions = [forward_direction(batch, gather=self.gather_across_devices, own_only=self.negatives is NegativeSource.UNIFORM)]
+            _refuse_no_negatives(directions[0])
+            if self.symmetric:
+                directions.append(backward_direction(batch, gather=self.gather_across_devices))
+            solved = [self._solve(direction) for direction in directions]
+            self.last = self._observe(batch, directions, solved)
+            return torch.stack([weighted_mean(result.loss, weights.weights) for result, weights in solved]).mean()
+
+    def _solve(self, direction: Direction) -> tuple[InfoNCE, QueryWeights]:
+        scores = score_matrix(direction.rows, direction.columns, self.similarity)
+        logits = self.temperature.divide(scores)
+        if direction.log_g is not None:
+            logits = correct_sampling(logits, direction.log_g)
+        result = _LOSSES[self.loss](logits, direction.positive, excluded=direction.excluded)
+        if self.focal is None:
+            return result, unit_mean_weights(torch.zeros_like(result.loss))
+        with torch.no_grad():
+            cosines = scores if self.similarity is Similarity.COSINE else score_matrix(direction.rows, direction.columns, Similarity.COSINE)
+        own = self.temperature.current().to(scores.device) if self.similarity is Similarity.COSINE else None
+        weights = query_weights(
+            cosines.detach(),
+            direction.positive,
+            focal=self.focal,
+            temperature=own if self.focal.temperature is None else self.focal.temperature,
+            excluded=direction.excluded,
+            generator=self._generator(),
+        )
+        return result, weights
+
+    def _generator(self) -> torch.Generator | None:
+        if self.focal is None or self.focal.weighting is not Weighting.RANDOM:
+            return None
+        # A fresh seed for each draw, so that resuming needs the number of draws only.
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.draws) * world_size() + rank())
+        self.draws += int(self.model.training)
+        return generator
+
+    def _check_batch(self, batch: Columns) -> None:
+        if self.negatives is NegativeSource.CORRECTED and batch.log_g is None:
+            raise InputError("negatives corrected needs labels with log_g, the log sampling probability of every column, and none came")
+        if self.negatives is not NegativeSource.CORRECTED and batch.log_g is not None:
+            raise InputError(f"labels hold log_g, but negatives is {self.negatives.value!r}: set negatives='corrected' or leave log_g out")
+        has_pool = batch.owners.shape[0] > 0 and bool(batch.owners[-1] < 0)
+        if has_pool != (self.negatives is NegativeSource.UNIFORM):
+            came = "a pool came" if has_pool else "no pool (uniform_count) came"
+            raise InputError(f"negatives is {self.negatives.value!r}, but {came}: a shared pool belongs to negatives='uniform'")
+        _refuse_non_finite(batch)
+        if not self._looked_at_norms:
+            self._looked_at_norms = True
+            _warn_of_unit_norms(batch, self.similarity)
+
+    @torch.no_grad()
+    def _observe(self, batch: Columns, directions: list[Direction], solved: list[tuple[InfoNCE, QueryWeights]]) -> LossObservation:
+        size = batch.queries.shape[0]
+        result, weights = solved[0]
+        candidate_norms = norms(batch.candidates)
+        cosine = (normalize(batch.queries) * normalize(batch.candidates[:size])).sum(dim=1)
+        return LossObservation(
+            positive_probability=result.positive_probability.detach(),
+            residual=result.residual.detach(),
+            confidence_residual=weights.confidence_residual,
+            weights=weights.weights,
+            mean_weight=weights.mean,
+            effective_sample_size=weights.effective_sample_size,
+            query_norms=norms(batch.queries),
+            positive_norms=candidate_norms[:size],
+            candidate_norms=candidate_norms,
+            positive_cosine=cosine,
+            loss_per_query=torch.stack([r.loss.detach() for r, _ in solved]).mean(dim=0),
+            temperature=self.temperature.current(),
+            n_duplicates_masked=torch.stack([d.n_duplicates for d in directions]).sum(),
+        )
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings as plain values, for sentence-transformers' model card."""
+        return {
+            "similarity": self.similarity.value,
+            "temperature": float(self.temperature.current()),
+            "temperature_mode": self.temperature.mode,
+            "focal": None if self.focal is None else self.focal.model_dump(mode="json"),
+            "confidence_temperature": self.confidence_temperature,
+            "loss": self.loss,
+            "symmetric": self.symmetric,
+            "negatives": self.negatives.value,
+            "gather_across_devices": self.gather_across_devices,
+            "seed": self.seed,
+        }
+
+    @property
+    def citation(self) -> str:
+        """The paper of the focal embedding loss, as BibTeX."""
+        return """
+@misc{pace2026,
+      title={PACE: Progressive Angular-to-Norm Contrastive Embedding},
+      year={2026},
+      eprint={2609.15152},
+      archivePrefix={arXiv},
+}
+"""
+
+    def extra_repr(self) -> str:
+        """What is normalized, what divides the scores, and how queries are weighted."""
+        sides = [
+            name for name, yes in (("query", self.similarity.normalizes_query), ("candidate", self.similarity.normalizes_candidate)) if yes
+        ]
+        tau = float(self.temperature.current())
+        weighting = (
+            "none"
+            if self.focal is None
+            else f"{self.focal.weighting.value}(gamma={self.focal.gamma:g}, tau_w={self.confidence_temperature})"
+        )
+        return (
+            f"similarity={self.similarity.value}, normalized={'+'.join(sides) or 'neither side'}, temperature={tau:g} (scale={1 / tau:g}, {self.temperature.mode}), "
+            f"loss={self.loss}, weighting={weighting}, symmetric={self.symmetric}, negatives={self.negatives.value}, "
+            f"gather_across_devices={self.gather_across_devices}"
+        )
+
+
+def _parse_negatives(name: str | NegativeSource) -> NegativeSource:
+    try:
+        return NegativeSource(name)
+    except ValueError:
+        raise InputError(f"negatives {name!r} is unknown: {near_names(str(name), [source.value for source in NegativeSource])}") from None
+
+
+def _read_temperature(temperature: float | TemperatureConfig | None, scale: float | None, similarity: Similarity) -> TemperatureConfig:
+    if temperature is not None and scale is not None:
+        raise InputError(f"temperature {temperature!r} and scale {scale!r} both came: scale is 1/temperature, give one of them")
+    if isinstance(temperature, TemperatureConfig):
+        return temperature
+    if temperature is None and scale is None:
+        if similarity is not Similarity.COSINE:
+            raise InputError(
+                f"temperature is needed with similarity {similarity.value}: its scores grow with the norms, so no default fits; measure one with matched_temperature"
+            )
+        return TemperatureConfig(value=_DEFAULT_COSINE_TEMPERATURE)
+    name, value = ("temperature", temperature) if scale is None else ("scale", scale)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise InputError(f"{name} must be a finite number > 0, got {value!r} (temperature 0.05 is scale 20)")
+    return TemperatureConfig(value=float(value) if name == "temperature" else 1.0 / value)
+
+
+def _needs_confidence(focal: FocalConfig | None) -> bool:
+    return focal is not None and focal.weighting in (Weighting.FOCAL, Weighting.RANDOM)
+
+
+def _refuse_normalized(model: nn.Module, similarity: Similarity) -> None:
+    last: nn.Module | None = model
+    while isinstance(last, nn.Sequential) and len(last):
+        last = last[-1]
+    if similarity is not Similarity.COSINE and type(last).__name__ == "Normalize":
+        raise InputError(
+            f"model ends in a Normalize module, so every norm is 1 and similarity {similarity.value} is cosine in disguise: "
+            "take the module off (SentenceTransformer(modules=list(model)[:-1])) or use similarity cosine"
+        )
+
+
+def _warn_of_unit_norms(batch: Columns, similarity: Similarity) -> None:
+    raw = ([] if similarity.normalizes_query else [batch.queries]) + ([] if similarity.normalizes_candidate else [batch.candidates])
+    if raw and all(bool(((norms(side.detach()) - 1).abs() < 1e-3).all()) for side in raw):
+        warnings.warn(
+            f"all norms of the first batch are 1 although similarity {similarity.value} is to learn from them: something normalizes "
+            "the embeddings (a module, or a wrapper such as MatryoshkaLoss)",
+            stacklevel=4,
+        )
+
+
+def _refuse_non_finite(batch: Columns) -> None:
+    for side, vectors in (("query", batch.queries), ("candidate", batch.candidates)):
+        finite = torch.isfinite(vectors.detach()).all(dim=1)
+        if not bool(finite.all()):
+            row = int((~finite).nonzero()[0])
+            where = f"{side} embeddings, row {row} of {vectors.shape[0]}"
+            if side == "candidate" and row >= batch.queries.shape[0]:
+                where += " (a negative)"
+            raise InputError(
+                f"{where}: finite numbers were expected, got NaN or infinity: lower the learning rate, or train in bf16 or fp32 rather than fp16"
+            )
+
+
+def _refuse_no_negatives(direction: Direction) -> None:
+    if direction.excluded.shape[1] > 1 and bool((direction.excluded.sum(dim=1) < direction.excluded.shape[1] - 1).any()):
+        return
+    batch = f"batch of {direction.rows.shape[0]} with {direction.columns.shape[0]} candidates"
+    why = "they all equal the positives" if direction.columns.shape[0] > 1 else "there is nothing but the positive"
+    raise InputError(
+        f"zero negatives: {batch}, and {why}; the loss would be 0 whatever the model does. Use larger batches, hard negatives, or dataloader_drop_last=True"
+    )

@@ -1,0 +1,159 @@
+"""The running best candidates of every query during an exact search, with rounding errors accounted for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from normwise.core.shapes import Bool, Float, Int
+
+_UNIT_ROUNDOFF = 2.0**-24
+_GATHER_VALUES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Both sides of a search with their float64 norms and what the float32 matrix product reads."""
+
+    queries: np.ndarray
+    candidates: np.ndarray
+    query_norms: np.ndarray
+    candidate_norms: np.ndarray
+    query_directions: np.ndarray
+    inverse_norms: np.ndarray
+
+
+class Pool:
+    """Candidates that may still be among the k best of their query under one ranking.
+
+    `values` are float32 products whose distance from the exact key is at most `error` = (D + 16) 2^-24 times the
+    candidate's norm (1 under cosine): D roundings of the sum, and room for those of the inputs, of the inverse norm and
+    of the key itself. `floor` is a value that the exact k-th key is known to reach; what cannot reach it is dropped.
+    """
+
+    def __init__(self, vectors: Vectors, *, k: int, cosine: bool) -> None:
+        count, width = vectors.queries.shape
+        self.vectors, self.k, self.cosine = vectors, k, cosine
+        self.capacity = min(3 * k + 64, vectors.candidates.shape[0])
+        self.relative_error = (width + 16) * _UNIT_ROUNDOFF
+        self.values = np.empty((count, self.capacity), dtype=np.float32)
+        self.rows = np.empty((count, self.capacity), dtype=np.int64)
+        self.count = np.zeros(count, dtype=np.int64)
+        self.floor = np.full(count, -np.inf)
+        # A zero query ties with everything: its answer is the first k rows, which `finish` fills in.
+        self.floor[vectors.query_norms == 0.0] = np.inf
+
+    def error(self, rows: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """Return the largest distance between a float32 product and the exact key, per candidate row."""
+        if self.cosine:
+            return np.full(rows.shape, self.relative_error)
+        return self.relative_error * self.vectors.candidate_norms[rows]
+
+    def add(self, queries: slice, scores: Float[np.ndarray, "B N"], *, first: int, mask: Bool[np.ndarray, "B N"]) -> None:
+        """Take in one tile of scores for a block of queries; `mask` is scratch of the same shape."""
+        width = scores.shape[1]
+        tile_error = self.error(np.arange(first, first + width)).max()
+        floor = self.floor[queries]
+        if first == 0 and width >= self.k:
+            kth = np.partition(scores, width - self.k, axis=1)[:, width - self.k] - tile_error
+            floor = np.maximum(floor, kth)
+            self.floor[queries] = floor
+        # Rounded down once more, so that the float32 threshold never lies above the float64 one.
+        threshold = np.nextafter((floor - tile_error).astype(np.float32), np.float32(-np.inf))
+        hits = np.flatnonzero(np.greater(scores, threshold[:, None], out=mask))
+        if hits.size:
+            local, column = np.divmod(hits, width)
+            self._append(local + queries.start, column + first, scores.reshape(-1)[hits])
+
+    def finish(self, queries: slice) -> tuple[Float[np.ndarray, "B K"], Int[np.ndarray, "B K"]]:
+        """Return exact scores and rows of the k best, ties to the lower row, for a range of queries."""
+        count = queries.stop - queries.start
+        scores, indices = np.zeros((count, self.k)), np.tile(np.arange(self.k, dtype=np.int64), (count, 1))
+        step = max(1, _GATHER_VALUES // self.capacity)
+        for start in range(queries.start, queries.stop, step):
+            owners = np.arange(start, min(start + step, queries.stop))
+            owners = owners[self.vectors.query_norms[owners] > 0.0]
+            if not owners.size:
+                continue
+            self._compress(owners[self.count[owners] > self.k])
+            keys, rows = self._padded_keys(owners)
+            order = np.lexsort((rows, -keys), axis=-1)[:, : self.k]
+            best = np.take_along_axis(keys, order, axis=1)
+            scores[owners - queries.start] = best if self.cosine else best * self.vectors.query_norms[owners, None]
+            indices[owners - queries.start] = np.take_along_axis(rows, order, axis=1)
+        return scores, indices
+
+    def _append(self, queries: Int[np.ndarray, "M"], rows: Int[np.ndarray, "M"], values: Float[np.ndarray, "M"]) -> None:
+        """Append hits (sorted by query), making room first where a query's list is full."""
+        starts = np.flatnonzero(np.diff(queries, prepend=-1))
+        owners, counts = queries[starts], np.diff(starts, append=queries.size)
+        offsets = np.arange(queries.size) - np.repeat(starts, counts)
+        full = self.count[owners] + counts > self.capacity
+        if full.any():
+            self._compress(owners[full])
+            full = self.count[owners] + counts > self.capacity
+            for owner, start, count in zip(owners[full], starts[full], counts[full], strict=True):
+                self._absorb(int(owner), rows[start : start + count])
+            kept = np.repeat(~full, counts)
+            queries, rows, values, offsets = queries[kept], rows[kept], values[kept], offsets[kept]
+        positions = self.count[queries] + offsets
+        self.values[queries, positions] = values
+        self.rows[queries, positions] = rows
+        self.count[owners[~full]] += counts[~full]
+
+    def _compress(self, owners: Int[np.ndarray, "M"]) -> None:
+        """Raise the floors of some queries to what their lists prove, and drop what can no longer win."""
+        step = max(1, _GATHER_VALUES // self.capacity)
+        for start in range(0, owners.size, step):
+            self._compress_block(owners[start : start + step])
+
+    def _compress_block(self, owners: Int[np.ndarray, "M"]) -> None:
+        filled = np.arange(self.capacity) < self.count[owners, None]
+        values, rows = self.values[owners].astype(np.float64), np.where(filled, self.rows[owners], 0)
+        error = self.error(rows)
+        proven = np.where(filled, values - error, -np.inf)
+        kth = np.partition(proven, self.capacity - self.k, axis=1)[:, self.capacity - self.k]
+        self.floor[owners] = np.maximum(self.floor[owners], kth)
+        kept = filled & (values + error >= self.floor[owners, None])
+        local, column = np.nonzero(kept)
+        counts = kept.sum(axis=1)
+        positions = np.arange(local.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.values[owners[local], positions] = values[local, column]
+        self.rows[owners[local], positions] = rows[local, column]
+        self.count[owners] = counts
+
+    def _absorb(self, owner: int, rows: Int[np.ndarray, "M"]) -> None:
+        """Settle by exact keys a query with more near-ties than its list holds; later rows lose ties, so k suffice."""
+        rows = np.concatenate([self.rows[owner, : self.count[owner]], rows])
+        keys = self._keys(np.full(rows.shape, owner), rows)
+        order = np.lexsort((rows, -keys))[: self.k]
+        self.rows[owner, : order.size], self.values[owner, : order.size] = rows[order], keys[order]
+        self.count[owner] = order.size
+        last = rows[order[-1:]]
+        self.floor[owner] = max(self.floor[owner], float(keys[order[-1]] - self.error(last)[0]))
+
+    def _padded_keys(self, owners: Int[np.ndarray, "M"]) -> tuple[np.ndarray, np.ndarray]:
+        counts = self.count[owners]
+        filled = np.arange(counts.max()) < counts[:, None]
+        local, column = np.nonzero(filled)
+        keys = np.full(filled.shape, -np.inf)
+        rows = np.full(filled.shape, self.vectors.candidates.shape[0], dtype=np.int64)
+        rows[local, column] = self.rows[owners[local], column]
+        keys[local, column] = self._keys(owners[local], rows[local, column])
+        return keys, rows
+
+    def _keys(self, queries: Int[np.ndarray, "M"], rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M"]:
+        """Return exact keys: float64 arithmetic in an order that depends on the width only, rounded to float32."""
+        data = self.vectors
+        keys = np.empty(rows.shape)
+        step = max(1, _GATHER_VALUES // data.candidates.shape[1])
+        for start in range(0, rows.size, step):
+            part = slice(start, start + step)
+            product = data.candidates[rows[part]].astype(np.float64)
+            np.multiply(product, data.queries[queries[part]], out=product)
+            keys[part] = np.add.reduce(product, axis=1) / data.query_norms[queries[part]]
+        if self.cosine:
+            lengths = data.candidate_norms[rows]
+            np.divide(keys, lengths, out=keys, where=lengths > 0.0)
+        return keys.astype(np.float32).astype(np.float64)

@@ -1,0 +1,95 @@
+"""From row numbers to the tensors of one batch: texts are looked up by name, never by column order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from normwise.core.config import NegativeSource, StageConfig
+from normwise.data.sets import TrainingPairs
+from normwise.theory.popularity import log_sampling_probabilities
+
+Preprocess = Callable[..., Mapping[str, Any]]
+
+
+class PairCollator:
+    """Builds the batch of one step from rows of `TrainingPairs`.
+
+    The batch holds `anchor_*` and `positive_*` features (B rows each), `negative_*` features (all explicit negatives
+    of the batch, flat) and, with uniform negatives, `pool_*` features (one shared pool). What the loss needs to know
+    about them travels in `label`: `negative_counts` (B,), `uniform_count` and `log_g` (one value per column of the
+    score matrix, source corrected only).
+
+    Args:
+        pairs: the training pairs.
+        stage: hard negatives per query and where negatives come from.
+        preprocess: `SentenceTransformer.preprocess`.
+        query_prompt: put before every query.
+        candidate_prompt: put before every candidate.
+        seed: decides the uniform draws; the same rows of the same run always get the same pool, so that a resumed
+            run sees the batches of an uninterrupted one.
+    """
+
+    def __init__(
+        self,
+        pairs: TrainingPairs,
+        stage: StageConfig,
+        preprocess: Preprocess,
+        *,
+        query_prompt: str | None = None,
+        candidate_prompt: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.valid_label_columns = ["label"]
+        self._pairs = pairs
+        self._stage = stage
+        self._preprocess = preprocess
+        self._query_prompt = query_prompt
+        self._candidate_prompt = candidate_prompt
+        self._seed = seed
+        self._log_g: np.ndarray | None = None
+        if stage.negatives.source is NegativeSource.CORRECTED:
+            counts = np.bincount(pairs.positives, minlength=len(pairs.corpus.texts)).astype(np.float64)
+            self._log_g = log_sampling_probabilities(counts, smoothing=stage.negatives.smoothing or 0.0)
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Build one batch.
+
+        Args:
+            features: one mapping per row, with the key `row`.
+
+        Returns:
+            Named features and `label`.
+        """
+        rows = [int(feature["row"]) for feature in features]
+        pairs = self._pairs
+        positives = [int(pairs.positives[row]) for row in rows]
+        negatives = [tuple(pairs.negatives[row][: self._stage.hard_negatives]) for row in rows]
+        flat = [candidate for own in negatives for candidate in own]
+        pool = self._draw_pool(rows)
+        batch: dict[str, Any] = {}
+        self._add(batch, "anchor", [pairs.queries[row] for row in rows], self._query_prompt)
+        for name, candidates in (("positive", positives), ("negative", flat), ("pool", pool)):
+            if candidates:
+                self._add(batch, name, [pairs.corpus.texts[candidate] for candidate in candidates], self._candidate_prompt)
+        label: dict[str, torch.Tensor] = {"negative_counts": torch.tensor([len(own) for own in negatives], dtype=torch.int64)}
+        if pool:
+            label["uniform_count"] = torch.tensor(len(pool), dtype=torch.int64)
+        if self._log_g is not None:
+            label["log_g"] = torch.from_numpy(self._log_g[positives + flat + pool].astype(np.float32))
+        batch["label"] = label
+        return batch
+
+    def _draw_pool(self, rows: Sequence[int]) -> list[int]:
+        count = self._stage.negatives.count
+        if count is None:
+            return []
+        generator = np.random.default_rng([self._seed, *rows])
+        return generator.integers(0, len(self._pairs.corpus.texts), size=count).tolist()
+
+    def _add(self, batch: dict[str, Any], name: str, texts: list[str], prompt: str | None) -> None:
+        for key, value in self._preprocess(texts, prompt=prompt).items():
+            batch[f"{name}_{key}"] = value

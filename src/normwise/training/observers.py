@@ -1,0 +1,209 @@
+"""Observers of a stage: they read detached values and never write back, so weights are bit-equal without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from normwise.core.errors import WorkError
+from normwise.core.files import write_text
+from normwise.models.trainable import parameter_snapshot, unmoved
+from normwise.objectives.loss import FocalEmbeddingLoss, LossObservation
+
+Row = dict[str, float | None]
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float | None:
+    if len(a) < 3 or len(a) != len(b) or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return None
+    return _finite(float(np.corrcoef(a, b)[0, 1]))
+
+
+def observe(observation: LossObservation, token_counts: tuple[np.ndarray, ...]) -> Row:
+    """The figures of one micro-batch.
+
+    Args:
+        observation: what the loss saw, detached.
+        token_counts: tokens per text of each feature (queries, positives, ...).
+
+    Returns:
+        `loss`; `residual` (mean 1 - p_plus); `effective_sample_size`; norms of the candidates (`norm_mean`, `norm_cv`,
+        `norm_p01`, `norm_p99`) and of the queries (`query_norm_mean`); `norm_length` (correlation of log norm and
+        log token count); `entanglement` (spec E1 inside the batch: correlation of log(||q|| ||c_+||) and their
+        cosine); `positive_cosine`; `temperature`; `duplicates_masked`.
+    """
+    candidate = observation.candidate_norms.float().cpu().numpy().astype(np.float64)
+    query = observation.query_norms.float().cpu().numpy().astype(np.float64)
+    positive = observation.positive_norms.float().cpu().numpy().astype(np.float64)
+    cosine = observation.positive_cosine.float().cpu().numpy().astype(np.float64)
+    mean = float(candidate.mean())
+    row: Row = {
+        "loss": _finite(float((observation.loss_per_query * observation.weights).mean())),
+        "residual": _finite(float(observation.residual.mean())),
+        "effective_sample_size": _finite(float(observation.effective_sample_size)),
+        "norm_mean": _finite(mean),
+        "norm_cv": _finite(float(candidate.std()) / mean) if mean > 0 else None,
+        "norm_p01": _finite(float(np.quantile(candidate, 0.01))),
+        "norm_p99": _finite(float(np.quantile(candidate, 0.99))),
+        "query_norm_mean": _finite(float(query.mean())),
+        "positive_cosine": _finite(float(cosine.mean())),
+        "temperature": _finite(float(observation.temperature)),
+        "duplicates_masked": float(observation.n_duplicates_masked),
+    }
+    with np.errstate(divide="ignore"):
+        log_product = np.log(query * positive)
+        log_positive = np.log(positive)
+    if np.isfinite(log_product).all():
+        row["entanglement"] = _correlation(log_product, cosine)
+        if len(token_counts) > 1:
+            row["norm_length"] = _correlation(log_positive, np.log(np.maximum(token_counts[1], 1)))
+    return row
+
+
+def _mean_rows(rows: list[Row]) -> Row:
+    keys = {key for row in rows for key in row}
+    merged: Row = {}
+    for key in sorted(keys):
+        values = [value for row in rows if (value := row.get(key)) is not None]
+        merged[key] = float(np.mean(values)) if values else None
+    return merged
+
+
+class CurveObserver(TrainerCallback):
+    """Collects the figures of each observed step; the trainer logs them, so they reach TensorBoard and W&B too.
+
+    What is logged stands in the trainer's own state file and so survives a resume.
+
+    Args:
+        loss: the loss that is trained; its `last` observation is read.
+        every: observe every so many steps (and the first).
+    """
+
+    def __init__(self, loss: FocalEmbeddingLoss, *, every: int) -> None:
+        self._loss = loss
+        self._every = every
+        self._micro: list[Row] = []
+        self.token_counts: tuple[np.ndarray, ...] = ()
+
+    def on_substep_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Read one micro-batch of an accumulated step."""
+        self._read(state.global_step + 1)
+
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Read the last micro-batch before the weights move."""
+        self._read(state.global_step + 1)
+
+    def take(self) -> Row:
+        """The means over the micro-batches since the last call; empty when nothing was observed."""
+        row = _mean_rows(self._micro)
+        self._micro = []
+        return row
+
+    def _read(self, step: int) -> None:
+        observation = self._loss.last
+        if observation is not None and (step == 1 or step % self._every == 0):
+            self._micro.append(observe(observation, self.token_counts))
+
+
+class MovementGuard(TrainerCallback):
+    """Fails when a trainable tensor has not moved after the second step with a learning rate above zero.
+
+    The second, since one of LoRA's two factors has an exactly zero gradient in the first.
+
+    Args:
+        model: the model that is trained.
+        names: trainable tensors that are expected to move.
+    """
+
+    def __init__(self, model: SentenceTransformer, names: tuple[str, ...]) -> None:
+        self._model = model
+        self._names = names
+        self._snapshot: Any = None
+        self._moves = 0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Remember where the tensors stand; a resumed run has been checked before."""
+        if state.global_step == 0:
+            self._snapshot = parameter_snapshot(self._model, self._names)
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, optimizer: Any = None, **kwargs: Any
+    ) -> None:
+        """Count the steps that can move anything."""
+        if self._snapshot is not None and optimizer is not None and max(group["lr"] for group in optimizer.param_groups) > 0:
+            self._moves += 1
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Compare, once."""
+        if self._snapshot is None or self._moves < 2:
+            return
+        still = unmoved(self._model, self._snapshot)
+        self._snapshot = None
+        if still:
+            raise WorkError(
+                f"{len(still)} trainable tensors have not moved after step {state.global_step}: {', '.join(still[:5])}"
+                f"{' ...' if len(still) > 5 else ''}; no gradient reaches them: freeze them (unfreeze), or look at gradient checkpointing"
+            )
+
+
+class FiniteGuard(TrainerCallback):
+    """Stops at the first loss that is not a finite number, and says what to look at."""
+
+    def __init__(self, loss: FocalEmbeddingLoss) -> None:
+        self._loss = loss
+
+    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Check before the weights move."""
+        observation = self._loss.last
+        if observation is not None and not bool(torch.isfinite(observation.loss_per_query).all()):
+            raise WorkError(
+                f"the loss is not finite at step {state.global_step + 1} (temperature {float(observation.temperature):.4g}, "
+                f"largest candidate norm {float(observation.candidate_norms.max()):.4g}): "
+                "lower the learning rate, raise the temperature, or train in fp32"
+            )
+
+
+class CheckpointMark(TrainerCallback):
+    """Writes the last file of a checkpoint, without which it is never resumed from."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Mark the checkpoint of this step complete."""
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        if state.is_world_process_zero and (folder / "trainer_state.json").is_file():
+            write_text(folder / "complete", f"{state.global_step}\n")
+
+
+def count_loss_spikes(losses: np.ndarray, *, window: int = 50) -> int:
+    """Count late steps whose loss stands out: above median + 6 MAD of the steps before it.
+
+    Args:
+        losses: (T,) losses by step.
+        window: how many steps before it are compared; the first half of the run is not counted.
+
+    Returns:
+        The number of spikes.
+
+    Reference:
+        PACE, stability figure (late-stage spikes).
+
+    Example:
+        >>> count_loss_spikes(np.r_[np.linspace(1, 0.5, 60), 9.0, np.full(9, 0.5)])
+        1
+    """
+    count = 0
+    for step in range(max(len(losses) // 2, 5), len(losses)):
+        before = losses[max(0, step - window) : step]
+        middle = float(np.median(before))
+        spread = float(np.median(np.abs(before - middle)))
+        if losses[step] > middle + 6 * spread and spread > 0:
+            count += 1
+    return count

@@ -1,0 +1,216 @@
+"""One stage of training, whatever it trains: the only loop there is."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+
+from normwise.core.config import NegativeSource, StageConfig, TemperatureConfig, Trainable, Weighting
+from normwise.core.errors import InputError
+from normwise.core.records import StageResult
+from normwise.data.sets import TrainingPairs
+from normwise.models.lora import attach_lora
+from normwise.models.trainable import set_trainable
+from normwise.objectives.loss import FocalEmbeddingLoss
+from normwise.objectives.temperature import remove_learnable_temperature
+from normwise.training.collate import PairCollator
+from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, count_loss_spikes
+from normwise.training.trainer import StageTrainer, complete_checkpoints
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """Where and how a stage runs: what is the same for every stage of a recipe.
+
+    Attributes:
+        pairs: the training pairs.
+        plan: for (batches, batch_size, seed), the row numbers of each batch; decided before training.
+        seed: of weights' noise (dropout) and batches.
+        confidence_temperature: tau_w of focal weights that give none.
+        observe_every: steps between two observed ones; None trains without observers.
+        precision: `fp32`, `bf16` or `fp16` (autocast; scores, softmax and norms stay in fp32).
+        report_to: trackers of the trainer, such as `tensorboard` and `wandb`.
+        progress: draw the trainer's progress bar.
+        keep_steps: checkpoints that must outlive the stage.
+    """
+
+    pairs: TrainingPairs
+    plan: Callable[[int, int, int], Sequence[np.ndarray]]
+    seed: int
+    confidence_temperature: float | None = None
+    observe_every: int | None = 1
+    precision: str = "fp32"
+    report_to: tuple[str, ...] = ()
+    progress: bool = False
+    keep_steps: tuple[int, ...] = ()
+
+
+def prepare(model: SentenceTransformer, stage: StageConfig, *, seed: int) -> tuple[str, ...]:
+    """Attach adapters or unfreeze weights, as the stage says.
+
+    Returns:
+        The names of the trainable tensors that are expected to move.
+    """
+    if stage.trainable is Trainable.LORA:
+        attach_lora(model, stage.lora_settings, seed=seed)
+    return set_trainable(model, stage)
+
+
+def build_loss(
+    model: SentenceTransformer, stage: StageConfig, *, temperature: float | None, confidence_temperature: float | None, seed: int = 0
+) -> FocalEmbeddingLoss:
+    """The loss of a stage.
+
+    Args:
+        model: the model that is trained.
+        stage: similarity, focal weights, negatives.
+        temperature: the measured one, where the stage's mode is `match`.
+        confidence_temperature: tau_w where the focal settings leave it out.
+        seed: of the permutations of weighting random.
+
+    Raises:
+        InputError: the stage wants a matched temperature and none was measured.
+    """
+    settings = stage.temperature
+    if settings.mode == "match":
+        if temperature is None:
+            raise InputError(f"stage {stage.name!r}: temperature = match, but no stage came before it: give a number")
+        settings = TemperatureConfig(mode="fixed", value=temperature)
+    focal = stage.focal
+    if focal is not None and focal.temperature is None and focal.weighting is not Weighting.NONE:
+        focal = focal.model_copy(update={"temperature": confidence_temperature})
+    return FocalEmbeddingLoss(
+        model,
+        similarity=stage.similarity,
+        temperature=settings,
+        focal=focal,
+        loss=stage.loss,
+        symmetric=stage.symmetric,
+        negatives=stage.negatives.source,
+        seed=seed,
+    )
+
+
+def training_arguments(stage: StageConfig, run: StageRun, folder: Path) -> SentenceTransformerTrainingArguments:
+    """The trainer's own arguments for a stage."""
+    on_gpu = torch.cuda.is_available()
+    save_steps = _save_interval(stage, run.keep_steps)
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        max_steps=stage.steps,
+        per_device_train_batch_size=stage.batch_size,
+        gradient_accumulation_steps=stage.accumulation,
+        learning_rate=stage.learning_rate,
+        weight_decay=stage.weight_decay,
+        warmup_steps=stage.warmup_ratio,
+        lr_scheduler_type=stage.scheduler,
+        max_grad_norm=stage.max_gradient_norm,
+        seed=run.seed,
+        data_seed=run.seed,
+        bf16=run.precision == "bf16",
+        fp16=run.precision == "fp16",
+        use_cpu=not on_gpu,
+        dataloader_pin_memory=on_gpu,
+        logging_strategy="steps",
+        logging_steps=run.observe_every or max(stage.steps, 1),
+        logging_first_step=True,
+        save_strategy="steps" if save_steps else "no",
+        save_steps=save_steps or 500,
+        report_to=list(run.report_to) or "none",
+        disable_tqdm=not run.progress,
+        average_tokens_across_devices=False,
+    )
+
+
+def _save_interval(stage: StageConfig, keep_steps: tuple[int, ...]) -> int | None:
+    """Steps between checkpoints: as asked, else such that every step to keep is among them (their greatest common divisor)."""
+    interval = stage.checkpoint_every
+    for step in keep_steps:
+        interval = step if interval is None else int(np.gcd(interval, step))
+    return interval
+
+
+def train_stage(
+    model: SentenceTransformer, stage: StageConfig, run: StageRun, folder: Path, *, temperature: float | None = None
+) -> StageResult:
+    """Train one stage in place, resuming from its last complete checkpoint when there is one.
+
+    Args:
+        model: the model to train; adapters are attached here and stay on it.
+        stage: what to do.
+        run: where and how.
+        folder: for checkpoints; nothing in it loads as a model.
+        temperature: the measured one, where the stage's mode is `match`.
+
+    Returns:
+        The stage's curve and final temperature.
+
+    Raises:
+        InputError: no query could ever have a negative.
+        WorkError: the loss became infinite, or a trainable tensor does not move.
+    """
+    started = time.monotonic()
+    names = prepare(model, stage, seed=run.seed)
+    loss = build_loss(model, stage, temperature=temperature, confidence_temperature=run.confidence_temperature, seed=run.seed)
+    observer = None if run.observe_every is None else CurveObserver(loss, every=run.observe_every)
+    arguments = training_arguments(stage, run, folder)
+    plan = run.plan(stage.steps * stage.accumulation * arguments.world_size, stage.batch_size, run.seed)
+    prompts = model.prompts or {}
+    collator = PairCollator(
+        run.pairs,
+        stage,
+        model.preprocess,
+        query_prompt=prompts.get("query") or None,
+        candidate_prompt=prompts.get("document") or None,
+        seed=run.seed,
+    )
+    trainer = StageTrainer(
+        model=model,
+        args=arguments,
+        loss=loss,
+        collator=collator,
+        plan=plan,
+        rows=len(run.pairs.queries),
+        callbacks=[MovementGuard(model, names), FiniteGuard(loss), CheckpointMark()],
+        observer=observer,
+    )
+    checkpoints = complete_checkpoints(folder)
+    last = max(checkpoints, default=None)
+    trainer.train(resume_from_checkpoint=str(checkpoints[last]) if last else None)
+    final_temperature = float(loss.temperature.current())
+    remove_learnable_temperature(model)
+    for step, path in complete_checkpoints(folder).items():
+        if step not in run.keep_steps:
+            shutil.rmtree(path, ignore_errors=True)
+    curve = tuple(_curve_row(row) for row in trainer.state.log_history if "loss" in row)
+    return StageResult(
+        name=stage.name,
+        similarity=stage.similarity.value,
+        trainable=stage.trainable.value,
+        steps=stage.steps,
+        temperature=final_temperature,
+        seconds=time.monotonic() - started,
+        curve=curve,
+        notes=_notes(stage, curve, len(names)),
+    )
+
+
+def _curve_row(row: dict[str, float]) -> dict[str, float | None]:
+    return {key: float(value) if np.isfinite(value) else None for key, value in row.items() if isinstance(value, int | float)}
+
+
+def _notes(stage: StageConfig, curve: Sequence[dict[str, float | None]], tensors: int) -> tuple[str, ...]:
+    losses = np.array([row["loss"] for row in curve if row.get("loss") is not None], dtype=np.float64)
+    notes = [f"{tensors} tensors trained ({stage.trainable})"]
+    if len(losses) > 10:
+        notes.append(f"{count_loss_spikes(losses)} loss spikes in the second half (above median + 6 MAD of the 50 steps before)")
+    if stage.negatives.source is NegativeSource.IN_BATCH:
+        notes.append("in-batch negatives divide popularity out: neither angle nor norm is asked to carry a candidate prior")
+    return tuple(notes)

@@ -1,0 +1,133 @@
+"""One stage on a real, small encoder: what moves, what resumes, what fails loudly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
+
+from normwise.core.config import StageConfig
+from normwise.core.errors import WorkError
+from normwise.training.observers import MovementGuard
+from normwise.training.stage import StageRun, train_stage
+from normwise.training.trainer import StageTrainer, complete_checkpoints
+
+pytestmark = pytest.mark.slow
+
+STAGES = {
+    "full": {"trainable": "full", "learning_rate": 1e-3},
+    "lora": {"trainable": "lora", "lora": {"rank": 4}, "learning_rate": 1e-2},
+    "learnable": {"similarity": "dot", "trainable": "full", "temperature": {"mode": "learnable", "value": 2.0}, "learning_rate": 1e-3},
+}
+
+
+def stage(name="s", **settings):
+    return StageConfig.model_validate({"name": name, "temperature": 0.05, "batch_size": 6, "steps": 6, **settings})
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def run_of(pairs, plan, **settings):
+    return StageRun(pairs=pairs, plan=plan, seed=1, **settings)
+
+
+def test_observers_change_no_weight(base_folder, pairs, plan, tmp_path):
+    results, trained = [], []
+    for every in (1, None):
+        model = SentenceTransformer(str(base_folder), local_files_only=True)
+        run = run_of(pairs, plan, observe_every=every)
+        results.append(train_stage(model, stage(hard_negatives=2, accumulation=2, steps=3), run, tmp_path / str(every)))
+        trained.append(weights(model))
+    assert same(*trained)
+    assert not same(trained[0], weights(SentenceTransformer(str(base_folder), local_files_only=True)))
+    row = results[0].curve[-1]
+    for key in ("loss", "residual", "norm_mean", "norm_cv", "norm_length", "entanglement", "gradient_norm", "learning_rate", "temperature"):
+        assert row.get(key) is not None, key
+    assert len(results[0].curve) == 3
+
+
+class Kill(TrainerCallback):
+    """Ends the process's work in the middle of a stage, as a kill would."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", sorted(STAGES))
+def test_a_killed_stage_resumes_bit_equal(kind, base_folder, pairs, plan, tmp_path, monkeypatch):
+    settings = stage(checkpoint_every=2, hard_negatives=1, **STAGES[kind])
+    run = run_of(pairs, plan)
+    straight = SentenceTransformer(str(base_folder), local_files_only=True)
+    expected = train_stage(straight, settings, run, tmp_path / "straight")
+
+    original = StageTrainer.__init__
+
+    def with_kill(self, **kwargs):
+        original(self, **{**kwargs, "callbacks": [*kwargs["callbacks"], Kill(5)]})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StageTrainer, "__init__", with_kill)
+        with pytest.raises(KeyboardInterrupt):
+            train_stage(SentenceTransformer(str(base_folder), local_files_only=True), settings, run, tmp_path / "killed")
+    assert list(complete_checkpoints(tmp_path / "killed")) == [2, 4]
+    (tmp_path / "killed" / "checkpoint-4" / "complete").unlink()  # as if the kill had come while it was written
+
+    resumed = SentenceTransformer(str(base_folder), local_files_only=True)
+    result = train_stage(resumed, settings, run, tmp_path / "killed")
+    assert same(weights(straight), weights(resumed))
+    assert result.temperature == expected.temperature
+    assert [row["step"] for row in result.curve] == [row["step"] for row in expected.curve]
+    np.testing.assert_array_equal([row["loss"] for row in result.curve], [row["loss"] for row in expected.curve])
+
+
+def test_learnable_temperature_moves_and_leaves_the_model(base_folder, pairs, plan, tmp_path):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    result = train_stage(model, stage(**STAGES["learnable"]), run_of(pairs, plan), tmp_path / "c")
+    assert result.temperature != pytest.approx(2.0, abs=1e-6)
+    assert [name for name, _ in model.named_parameters() if "temperature" in name] == []
+
+
+def test_a_tensor_that_does_not_move_is_named(base_folder, pairs, plan, tmp_path, monkeypatch):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    idle = "0.model.embeddings.token_type_embeddings.weight"
+    original = MovementGuard.on_step_end
+
+    def put_back(self, args, state, control, **kwargs):
+        with torch.no_grad():
+            model.get_parameter(idle).copy_(start)
+        original(self, args, state, control, **kwargs)
+
+    start = model.get_parameter(idle).detach().clone()
+    monkeypatch.setattr(MovementGuard, "on_step_end", put_back)
+    with pytest.raises(WorkError, match="1 trainable tensors have not moved after step 3: .*token_type_embeddings"):
+        train_stage(model, stage(), run_of(pairs, plan), tmp_path / "c")
+
+
+def test_an_infinite_loss_is_caught_before_the_weights_move(base_folder, pairs, plan, tmp_path):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    with pytest.raises(Exception, match="finite"):
+        train_stage(model, stage(similarity="dot", temperature=1e-3, learning_rate=1e6, steps=30), run_of(pairs, plan), tmp_path / "c")
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_training(base_folder, pairs, plan, tmp_path, monkeypatch, caplog):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("normwise.training.trainer.save_model", full)
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    result = train_stage(model, stage(checkpoint_every=2), run_of(pairs, plan), tmp_path / "c")
+    assert len(result.curve) == 6
+    assert complete_checkpoints(tmp_path / "c") == {}
+    assert "No space left" in caplog.text
