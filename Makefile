@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+STUDY_ARGS ?=
 # An additional package index, for example the one with torch's builds without CUDA (README.md).
 TORCH_INDEX ?=
 
@@ -15,6 +16,7 @@ TORCH_INDEX ?=
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export NO_MKDOCS_2_WARNING := 1
 
 # The stamp holds the folder it was made for: a moved, broken or half-made .venv counts as missing.
 MADE_FOR := $(shell $(BIN)/python -c "" 2>/dev/null && cat $(STAMP) 2>/dev/null)
@@ -22,7 +24,7 @@ ifneq ($(MADE_FOR),$(CURDIR))
 REBUILD := rebuild
 endif
 
-.PHONY: help demo test check bench docs clean rebuild
+.PHONY: help demo test check bench study docs clean rebuild
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +32,7 @@ help:
 	@echo "make test   run the tests"
 	@echo "make check  format, lint, types, import law, tests, doctests, docs: what CI runs"
 	@echo "make bench  run the benchmarks and refresh docs/benchmarks.md"
+	@echo "make study  the demo's arms over five seeds on both Python sets: hours; refreshes the results in docs/"
 	@echo "make docs   build the documentation into site/"
 	@echo "make clean  delete what make built, except out/"
 
@@ -49,6 +52,9 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+study: $(STAMP)
+	$(BIN)/python benchmarks/study.py $(STUDY_ARGS)
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict

@@ -320,6 +320,18 @@ def own_code(tmp_path):
     return folder
 
 
+def test_refused_data_are_told_and_exit_with_2(tmp_path):
+    rows = [{"query": f"question {row}", "positive": f"answer {row}", "negative": f"answer {row % 7}"} for row in range(20)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    result = invoke("data", "check", path, "--json")
+    assert result.exit_code == 2
+    assert "pairs.jsonl" in " ".join(json.loads(result.stdout)["refusals"])
+    people = invoke("data", "check", path)
+    assert people.exit_code == 2
+    assert "refusals" in people.stdout
+
+
 def test_own_code_is_exported_and_checked(own_code, tmp_path):
     out = tmp_path / "beir"
     exported = invoke("data", "export", "python-docs", "--roots", own_code, "--out", out, "--json")

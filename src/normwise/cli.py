@@ -248,14 +248,20 @@ def data_check(
     path: Annotated[str, typer.Argument(help="A BEIR folder, a file of named columns or a built-in set.")],
     as_json: Json = False,
 ) -> None:
-    """Look for what spoils training: empty and repeated texts, truncation, leakage between train and test."""
+    """Look for what spoils training: empty and repeated texts, truncation, leakage between train and test.
+
+    Exit code 2 says that training would refuse these data.
+    """
 
     def work() -> Any:
         from normwise.workflows.data import check
 
         return check(path)
 
-    _give(_do(context, work), lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
+    found = _do(context, work)
+    _give(found, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
+    if found.refusals:
+        raise typer.Exit(InputError.exit_code)
 
 
 def _command(*parts: str | Path) -> str:

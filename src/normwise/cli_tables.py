@@ -125,5 +125,5 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, list):
-        return ", ".join(_text(item) for item in value)
+        return ("\n" if any(isinstance(item, str) and " " in item for item in value) else ", ").join(_text(item) for item in value)
     return str(value)

@@ -49,12 +49,14 @@ def test_a_running_process_group_is_asked_first(monkeypatch):
     assert current_processes() == Processes(0, 1, 0)
 
 
-def test_threads_are_put_back(monkeypatch):
+def test_threads_are_put_back():
     torch = pytest.importorskip("torch")
     before = torch.get_num_threads()
-    with torch_threads(before + 1) as count:
-        assert count == torch.get_num_threads() == before + 1
-    with pytest.raises(KeyError, match="inside"), torch_threads(1):
+    other, another = before + 1, before + 2
+    with torch_threads(other) as count:
+        assert count == torch.get_num_threads() == other
+    assert torch.get_num_threads() == before
+    with pytest.raises(KeyError, match="inside"), torch_threads(another):
         raise KeyError("inside")
     assert torch.get_num_threads() == before
 

@@ -34,7 +34,7 @@ def pairs():
     """48 pairs over 24 documents, each with zero to three explicit negatives."""
     from normwise.data.sets import Corpus, TrainingPairs
 
-    texts = tuple(f"def make_{word}(size): return new_{word}(size)" for word in WORDS)
+    texts = tuple(f"def {word}(): {'go ' * (number % 7)}" for number, word in enumerate(WORDS))
     rows = np.arange(48) % 24
     queries = tuple(f"create a {WORDS[row]} number {number}" for number, row in enumerate(rows))
     negatives = tuple(tuple((int(row) + shift) % 24 for shift in range(1, 1 + number % 4)) for number, row in enumerate(rows))
@@ -51,8 +51,8 @@ def pairs():
 def plan(pairs):
     """Random batches without a repeated document."""
 
-    def make(batches: int, batch_size: int, seed: int) -> list[np.ndarray]:
+    def make(stage, batches: int, seed: int) -> list[np.ndarray]:
         generator = np.random.default_rng(seed)
-        return [generator.permutation(24)[:batch_size] + 24 * int(generator.integers(2)) for _ in range(batches)]
+        return [generator.permutation(24)[: stage.batch_size] + 24 * int(generator.integers(2)) for _ in range(batches)]
 
     return make

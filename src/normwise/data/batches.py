@@ -11,6 +11,8 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.data.sets import TrainingPairs, is_skewed, repeated_share
 
+_TRIED = 64  # batches with room that a row may move to: keeps the search linear where one negative stands in most rows
+
 PlanKind = Literal["no_duplicates", "random"]
 
 
@@ -44,8 +46,9 @@ class BatchPlan:
 def random_batches(positives: np.ndarray, *, batch_size: int, seed: int, epoch: int, other_negatives: bool = False) -> list[np.ndarray]:
     """Cut a random order of all rows into batches; repeated positives are for the loss to mask.
 
-    Every row stands in exactly one batch. A tail of one row joins the batch before it, and a batch whose rows all
-    share one positive exchanges a row with another batch, so that no query is without a negative.
+    A tail of one row joins the batch before it, and a batch whose rows all share one positive exchanges a row with
+    another batch, so that no query is without a negative. Every row stands in exactly one batch, unless one positive
+    is so frequent that no row is left to exchange: such batches are left out.
 
     Args:
         positives: (n,), int; the positive of each row.
@@ -55,7 +58,7 @@ def random_batches(positives: np.ndarray, *, batch_size: int, seed: int, epoch: 
         other_negatives: every query has negatives from elsewhere (explicit or uniform), so one positive per batch is fine.
 
     Returns:
-        Arrays of rows; together a permutation of 0..n-1.
+        Arrays of rows; n minus the summed lengths is the number of rows left out.
 
     Raises:
         InputError: no batch without a query that has no negative exists.
@@ -72,6 +75,7 @@ def random_batches(positives: np.ndarray, *, batch_size: int, seed: int, epoch: 
     batches = [rows.copy() for rows in np.split(order, starts[1:])]
     if not other_negatives:
         _mix_single_positives(batches, positives)
+        batches = [rows for rows in batches if (positives[rows] != positives[rows[0]]).any()]
     return batches
 
 
@@ -147,13 +151,10 @@ def _dealt_order(positives: np.ndarray, batch_size: int, rng: np.random.Generato
     copy = np.arange(len(order)) - np.repeat(first, np.diff(np.r_[first, len(order)]))
     count = -(-len(order) // batch_size)
     while True:
-        kept = int(np.minimum(sizes, count).sum())
-        needed = -(-kept // batch_size)
+        needed = -(-int(np.minimum(sizes, count).sum()) // batch_size)
         if needed >= count:
             break
         count = needed
-    if kept % count == 0 and kept // count == 1 or kept < 2:
-        raise InputError(f"no_duplicate_batches: {len(positives)} rows hold too few distinct positives for batches of {batch_size}: use random batches")
     return order[copy < count], count
 
 
@@ -176,7 +177,7 @@ def _without_collisions(batches: list[np.ndarray], positives: np.ndarray, negati
     room = [place for place, rows in enumerate(kept) if len(rows) < batch_size]
     for row in pending:
         mine = {int(positives[row]), *negatives[row]}
-        place = next((place for place in room if held[place].isdisjoint(mine)), None)
+        place = next((place for place in room[-_TRIED:] if held[place].isdisjoint(mine)), None)
         if place is None:
             place = len(kept)
             kept.append([])
@@ -245,8 +246,9 @@ def _choose(train: TrainingPairs, batch_size: int) -> tuple[PlanKind, str]:
         return "random", "batches of one row hold no duplicates"
     if is_skewed(train.positives):
         return "random", f"{share:.0%} of rows repeat a positive; the loss masks duplicates"
-    most = int(np.bincount(train.positives).max())
+    explicit = np.fromiter((row for rows in train.negatives for row in set(rows)), dtype=np.int64)
+    most = int(np.bincount(np.r_[train.positives, explicit]).max())
     count = -(-len(train) // batch_size)
     if most > count:
-        return "random", f"one positive has {most} rows for {count} batches; the loss masks duplicates"
+        return "random", f"one candidate stands in {most} rows for {count} batches; the loss masks duplicates"
     return "no_duplicates", f"{share:.0%} of rows repeat a positive"

@@ -29,7 +29,7 @@ class ArrayWriter:
     def __enter__(self) -> Self:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = tempfile.NamedTemporaryFile(prefix=f".{self.path.name}.", dir=self.path.parent, delete=False)  # noqa: SIM115 (closed on exit)
+            self._file = tempfile.NamedTemporaryFile(prefix=f".{self.path.name}.", dir=self.path.parent, delete=False)
             self._file.write(self._header())
         except OSError as error:
             raise self._failed(error) from error

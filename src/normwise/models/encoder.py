@@ -76,9 +76,9 @@ class Encoder:
         """
         name = str(path_or_id)
         loaded = load_plain(name, device=device)
-        contract = _stored_contract(name, loaded)
+        contract = _stored_contract(loaded)
         if contract is not None:
-            _check_unchanged(name, loaded.model, contract)
+            _check_unchanged(name, loaded, contract)
             return cls(loaded.model, name=name, contract=contract)
         for note in loaded.notes:
             warnings.warn(f"{name}: {note}", UserWarning, stacklevel=2)
@@ -235,24 +235,18 @@ def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _side_file(name: str, file: str) -> Path | None:
-    found = load_file_path(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, file)
-    return None if found is None else Path(found)
+def _stored_contract(loaded: Loaded) -> Contract | None:
+    path = load_file_path(loaded.target, CONTRACT_FILE, revision=None)
+    return None if path is None else read_contract(Path(path))
 
 
-def _stored_contract(name: str, loaded: Loaded) -> Contract | None:
-    if loaded.source != name:
-        return None
-    path = _side_file(name, CONTRACT_FILE)
-    return None if path is None else read_contract(path)
-
-
-def _check_unchanged(name: str, model: SentenceTransformer, contract: Contract) -> None:
+def _check_unchanged(name: str, loaded: Loaded, contract: Contract) -> None:
+    model = loaded.model
     advice = "restore the saved folder, or delete its normwise.json to use the changed model without a contract"
-    path = _side_file(name, PROBE_FILE)
+    path = load_file_path(loaded.target, PROBE_FILE, revision=None)
     if path is None:
         raise WorkError(f"{name}: {PROBE_FILE} is missing, so the model cannot be checked: {advice}")
-    result = compare(probe_vectors(model), read_probe(path), tolerance=contract.probe_tolerance)
+    result = compare(probe_vectors(model), read_probe(Path(path)), tolerance=contract.probe_tolerance)
     if not result.same:
         raise WorkError(
             f"{name}: this is not the model that was saved: it answers the probe texts with vectors that differ by up to "
@@ -262,7 +256,7 @@ def _check_unchanged(name: str, model: SentenceTransformer, contract: Contract) 
     then = (contract.plain_similarity.value, contract.query_prompt, contract.candidate_prompt, contract.max_tokens)
     if now != then:
         raise WorkError(f"{name}: its similarity, prompts or token limit are {now}, but it was saved with {then}: {advice}")
-    folder = Path(name).expanduser()
+    folder = Path(loaded.target)
     if folder.is_dir() and hash_weights(folder) != contract.weights_sha256:
         warnings.warn(
             f"{name}: the weight files were written again since the model was saved, but it answers the same", UserWarning, stacklevel=3

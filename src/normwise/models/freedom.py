@@ -13,13 +13,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules.normalize import Normalize
 from sentence_transformers.sentence_transformer.modules import Dense, Dropout, Pooling
 from torch import nn
 
 from normwise.core.records import GateReport
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
-from normwise.models.structure import backbone
+from normwise.models.structure import backbone, ends_in_normalize
 
 # Poolings whose weights sum to one keep a hyperplane; those that pick one token keep the ellipsoid as well.
 _AVERAGES = {"mean", "cls", "lasttoken", "weightedmean"}
@@ -80,7 +79,8 @@ def norm_freedom(st: SentenceTransformer, *, texts: Sequence[str] = PROBE_TEXTS)
     Returns:
         The gate `norm_freedom`: passed when no closed form binds the norm. Figures: radial_freedom = 1 - R2 of the
         predicted log norm (None without a closed form), closed_form_error (largest relative), norm_mean, norm_cv,
-        constant, texts.
+        constant, gain_ratio (smallest over largest gain of the norm layer: below about 1e-3, storing unit vectors in half
+        precision loses the coordinates that the form needs), texts.
     """
     vectors = probe_vectors(st, texts).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
@@ -90,6 +90,7 @@ def norm_freedom(st: SentenceTransformer, *, texts: Sequence[str] = PROBE_TEXTS)
         "radial_freedom": None,
         "closed_form_error": None,
         "constant": None if constraint is None else constraint.constant,
+        "gain_ratio": None if terminal is None else _gain_ratio(terminal.gain),
         "norm_mean": float(norms.mean()),
         "norm_cv": float(norms.std() / norms.mean()) if norms.mean() > 0 else None,
         "texts": float(len(texts)),
@@ -106,16 +107,21 @@ def norm_freedom(st: SentenceTransformer, *, texts: Sequence[str] = PROBE_TEXTS)
     error = float(np.max(np.abs(predicted / norms[present] - 1.0)))
     figures["closed_form_error"] = error
     if not error <= _HOLDS:
-        words = f"free: {why}, but the closed form misses the norms of {len(texts)} texts by up to {error:.2g} of their size, so it does not bind"
+        words = f"free: {why}, but that form misses norms by up to {error:.2g} of their size, so it does not bind"
         return GateReport(name="norm_freedom", passed=True, words=words, figures=figures)
     spread = float(np.var(np.log(norms[present])))
     figures["radial_freedom"] = float(np.mean((np.log(predicted) - np.log(norms[present])) ** 2)) / spread if spread > 0 else 0.0
     words = (
-        f"{kind}: {why}. The norm is a function of the direction (checked on {len(texts)} texts, largest relative error {error:.1g}), so training cannot "
-        "move it alone. It may still be informative, and unit vectors in full precision still contain it. A radial head "
+        f"{kind}: {why}. The norm is a function of the direction (largest relative error on {len(texts)} texts {error:.1g}), so "
+        "training cannot move it alone. It may still be informative, and unit vectors in full precision contain it. A radial head "
         "(a Dense projection to fewer dimensions) frees it; one of full rank does not"
     )
     return GateReport(name="norm_freedom", passed=False, words=words, figures=figures)
+
+
+def _gain_ratio(gain: np.ndarray) -> float:
+    sizes = np.abs(gain)
+    return float(sizes.min() / sizes.max()) if sizes.max() > 0 else 0.0
 
 
 def terminal_norm(st: SentenceTransformer, texts: Sequence[str]) -> TerminalNorm | None:
@@ -182,7 +188,7 @@ def _vector(module: Any, name: str, width: int, default: float) -> np.ndarray:
 
 def _structure(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
     modules = list(st.children())
-    if isinstance([module for module in modules if not isinstance(module, Dropout)][-1], Normalize):
+    if ends_in_normalize(st):
         return "unit", None, "the model ends in a Normalize module, which makes every norm 1"
     if terminal is None:
         return "free", None, "the token states are not the output of a norm layer"
@@ -207,10 +213,10 @@ def _structure(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[
 
 def _after_pooling(terminal: TerminalNorm, mode: str) -> Constraint | None:
     gain, bias = terminal.gain, terminal.bias
-    usable = bool(np.all(np.abs(gain) > 1e-12))
-    if not usable:
-        # A coordinate of gain 0 is the constant b_i by itself.
-        fixed = int(np.argmin(np.abs(gain)))
+    # Only an exact 0 is left out: trained gains go down to 1e-33 (all-MiniLM), and their terms b_i / g_i are not small.
+    if np.any(gain == 0):
+        # A coordinate of gain 0 is the constant b_i by itself; without a bias it says nothing.
+        fixed = int(np.argmax(np.where(gain == 0, np.abs(bias), -1.0)))
         return Constraint("plane-bound", np.eye(len(gain))[fixed], float(bias[fixed])) if bias[fixed] != 0 else None
     if terminal.centered and np.any(bias != 0):
         return Constraint("plane-bound", 1.0 / gain, float(np.sum(bias / gain)))

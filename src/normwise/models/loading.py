@@ -33,11 +33,13 @@ _WEIGHT_FILES = ("*.safetensors", "*.bin")
 class Loaded:
     """An opened encoder without a final `Normalize`, and what a person should know about it.
 
-    `normalized` says whether plain sentence-transformers would divide by the norm; `bare` whether the folder or id
-    named no pooling, so that one was chosen by sentence-transformers.
+    `target` is the folder or hub id that was opened, `source` the name to record. `normalized` says whether plain
+    sentence-transformers would divide by the norm; `bare` whether the folder or id named no pooling, so that one was
+    chosen by sentence-transformers.
     """
 
     model: SentenceTransformer
+    target: str
     source: str
     revision: str | None
     normalized: bool
@@ -129,7 +131,7 @@ def load_plain(name: str, *, revision: str | None = None, device: str | None = N
         notes.append("a Normalize module before the last map stays, since it is part of what the model computes")
     if bare:
         notes.append("no sentence-transformers modules found: pooling was chosen for it (mean, or the last token for a causal model)")
-    return Loaded(model=st, source=source, revision=found_revision, normalized=normalized, bare=bare, notes=tuple(notes))
+    return Loaded(model=st, target=target, source=source, revision=found_revision, normalized=normalized, bare=bare, notes=tuple(notes))
 
 
 def resolve_name(name: str, *, revision: str | None = None) -> tuple[str, str, str | None]:
@@ -227,9 +229,11 @@ def add_radial_head(st: SentenceTransformer, config: RadialHeadConfig, *, seed: 
             f"head.dimensions = {config.dimensions} must be below the model's width {width}: a map of full rank keeps the "
             "hyperplane (or ellipsoid) that ties the norm to the direction, so it would not free the norm"
         )
-    weight = torch.empty(config.dimensions, width)
-    nn.init.orthogonal_(weight, generator=torch.Generator().manual_seed(seed))
-    head = Dense(width, config.dimensions, bias=False, activation_function=nn.Identity(), init_weight=weight)
+    # The module draws weights of its own before it takes ours.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        weight = nn.init.orthogonal_(torch.empty(config.dimensions, width))
+        head = Dense(width, config.dimensions, bias=False, activation_function=nn.Identity(), init_weight=weight)
     st.append(head.to(device=st.device, dtype=next(st.parameters()).dtype))
 
 

@@ -145,14 +145,15 @@ def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS
         "adapter_effect": compare(before, without, tolerance=tolerance).largest_difference,
         "texts": float(len(probe_texts)),
     }
+    differs = f"vectors differ by at most {result.largest_difference:.3g}, norms by at most {result.largest_norm_difference:.3g}"
     if left or not result.same:
         raise WorkError(
-            f"the merged model does not answer as the model with adapters did: largest difference {result.largest_difference:.3g}, of norms "
-            f"{result.largest_norm_difference:.3g}, allowed {result.allowed:.3g}{f'; left over: {left[0]}' if left else ''}. Nothing was saved; "
-            "go on from the last checkpoint, in float32, or raise merge_tolerance if you accept this"
+            f"the merged model does not answer as the model with adapters did: {differs}, allowed {result.allowed:.3g}"
+            f"{f'; left over: {left[0]}' if left else ''}. Nothing was saved; go on from the last checkpoint, in float32, "
+            "or raise merge_tolerance if you accept this"
         )
     words = (
-        f"adapters merged: on {len(probe_texts)} texts vectors differ by at most {result.largest_difference:.2g} and norms by at most "
-        f"{result.largest_norm_difference:.2g} (allowed {result.allowed:.2g}); the adapters had moved vectors by up to {figures['adapter_effect']:.2g}"
+        f"adapters merged: on {len(probe_texts)} texts {differs} (allowed {result.allowed:.3g}); "
+        f"the adapters had moved vectors by up to {figures['adapter_effect']:.3g}"
     )
     return GateReport(name="merge", passed=True, words=words, figures=figures)

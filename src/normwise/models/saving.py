@@ -11,10 +11,11 @@ from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import read_json, whole_folder, write_json, write_text
+from normwise.core.similarity import Similarity
 from normwise.models.contract import Contract, norm_distribution
 from normwise.models.loading import load_plain
 from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
-from normwise.models.structure import has_normalize
+from normwise.models.structure import ends_in_normalize
 from normwise.models.weights import quiet_bars
 
 CONTRACT_FILE, PROBE_FILE = "normwise.json", "probe.safetensors"
@@ -57,7 +58,7 @@ def save_encoder(st: SentenceTransformer, out: Path | str, *, contract: Contract
         write_json(work / CONTRACT_FILE, contract.model_dump(mode="json"))
         save_file({"vectors": vectors}, str(work / PROBE_FILE), metadata={"texts": hash_texts()})
         write_text(work / "README.md", card_text)
-        _check_reload(work, vectors, contract)
+        _check_reload(work, st, vectors, contract)
     return contract
 
 
@@ -69,7 +70,7 @@ def _check_saveable(st: SentenceTransformer) -> None:
         )
     if any(".lora_" in name for name, _ in st.named_parameters()):
         raise InputError("the encoder still has adapters: merge them before saving")
-    if isinstance(st[len(st) - 1], type(None)) or (has_normalize(st) and type(st[len(st) - 1]).__name__ == "Normalize"):
+    if ends_in_normalize(st):
         raise InputError(
             "the encoder ends in a Normalize module, so raw norms would be lost: open it with load_base or Encoder.load, which leave it out"
         )
@@ -83,20 +84,20 @@ def _plain_copy(st: SentenceTransformer, contract: Contract) -> SentenceTransfor
         device=str(st.device),
         prompts=prompts,
         default_prompt_name=st.default_prompt_name,
-        similarity_fn_name=contract.plain_similarity.value,
+        similarity_fn_name="cosine" if contract.plain_similarity is Similarity.COSINE else "dot",
         truncate_dim=st.truncate_dim,
     )
 
 
-def _check_reload(folder: Path, vectors: np.ndarray, contract: Contract) -> None:
-    fresh = load_plain(str(folder), device="cpu")
+def _check_reload(folder: Path, st: SentenceTransformer, vectors: np.ndarray, contract: Contract) -> None:
+    # On the same device, so that nothing but the files can make a difference.
+    fresh = load_plain(str(folder), device=str(st.device))
     if fresh.model.similarity_fn_name != contract.plain_similarity.value:
         raise WorkError(
             f"the saved model scores by {fresh.model.similarity_fn_name}, not {contract.plain_similarity.value}: nothing was saved"
         )
-    # A model on another device, or in half precision, answers with other rounding.
     half = next(fresh.model.parameters()).element_size() < 4
-    result = compare(probe_vectors(fresh.model), vectors, tolerance=contract.probe_tolerance if half else RELOAD_TOLERANCE * 10)
+    result = compare(probe_vectors(fresh.model), vectors, tolerance=contract.probe_tolerance if half else RELOAD_TOLERANCE)
     if not result.same:
         raise WorkError(
             f"the saved model, loaded afresh, answers differently: largest difference {result.largest_difference:.3g}, of norms "

@@ -58,10 +58,15 @@ def strip_normalize(st: SentenceTransformer) -> bool:
     of the function that the model computes and stays.
     """
     found = False
-    while any(isinstance(module, Normalize) for module in st.children()) and isinstance(st[len(st) - 1], Normalize | Dropout):
-        found |= isinstance(st[len(st) - 1], Normalize)
-        del st[len(st) - 1]
+    while ends_in_normalize(st):
+        found = True
+        del st[max(index for index, module in enumerate(st.children()) if isinstance(module, Normalize))]
     return found
+
+
+def ends_in_normalize(st: SentenceTransformer) -> bool:
+    """Whether the last module that does anything at inference divides by the norm."""
+    return isinstance([module for module in st.children() if not isinstance(module, Dropout)][-1], Normalize)
 
 
 def has_normalize(st: SentenceTransformer) -> bool:

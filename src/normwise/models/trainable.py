@@ -80,7 +80,9 @@ def _without_gradient(st: SentenceTransformer, names: set[str]) -> list[str]:
         features = st.preprocess(list(PROBE_TEXTS[4:6]))
         features = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
         with torch.enable_grad():
-            st(features)["sentence_embedding"].float().square().sum().backward()
+            total = st(features)["sentence_embedding"].float().square().sum()
+        if total.requires_grad:
+            total.backward()
         return [name for name in names if st.get_parameter(name).grad is None]
     finally:
         st.zero_grad(set_to_none=True)

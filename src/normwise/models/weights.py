@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import transformers.integrations.peft as transformers_peft
-import transformers.modeling_utils as transformers_models
+import transformers.integrations.peft
+import transformers.modeling_utils
 from transformers.utils import logging as transformers_logging
 
 from normwise.core.errors import InputError
@@ -36,14 +36,16 @@ def checked_weights(name: str) -> Iterator[None]:
 
     # transformers 5 only logs its report (a table of text); its public flag for it changes what from_pretrained returns,
     # which sentence-transformers does not expect. To be deleted when a callback or an error mode exists there.
-    kept = transformers_models.log_state_dict_report, transformers_peft.log_state_dict_report
-    transformers_models.log_state_dict_report = record
-    transformers_peft.log_state_dict_report = record
+    places: list[Any] = [transformers.modeling_utils, transformers.integrations.peft]
+    kept = [place.log_state_dict_report for place in places]
+    for place in places:
+        place.log_state_dict_report = record
     try:
         with quiet_bars():
             yield
     finally:
-        transformers_models.log_state_dict_report, transformers_peft.log_state_dict_report = kept
+        for place, report in zip(places, kept, strict=True):
+            place.log_state_dict_report = report
     problems = [problem for model, info in reports for problem in _problems(model, info)]
     if problems:
         raise InputError(

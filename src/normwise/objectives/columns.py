@@ -29,6 +29,7 @@ class Columns:
         query_rows: (B, L) content of each query for exact comparison (`candidates.token_rows`).
         candidate_rows: (N, L) content of each candidate.
         log_g: (N,) log sampling probability of each candidate, or None.
+        pool_size: number of columns in the shared pool.
     """
 
     queries: Float[Tensor, "B D"]
@@ -37,6 +38,7 @@ class Columns:
     query_rows: Int[Tensor, "B L"]
     candidate_rows: Int[Tensor, "N M"]
     log_g: Float[Tensor, " N"] | None
+    pool_size: int
 
 
 def embed_columns(model: nn.Module, sentence_features: Sequence[Features], labels: Any) -> Columns:
@@ -56,9 +58,9 @@ def embed_columns(model: nn.Module, sentence_features: Sequence[Features], label
     if len(features) < 2:
         raise InputError(f"at least two columns (anchor, positive) were expected, got {len(features)}: add the positives")
     embeddings = _embed(model, features)
-    blocks = embeddings[1:]
-    owners = _owners(embeddings, _read_labels(labels, device=embeddings[0].device))
-    candidates = torch.cat(blocks)
+    counts, pool = _read_labels(labels, device=embeddings[0].device)
+    owners = _owners(embeddings, counts, pool)
+    candidates = torch.cat(embeddings[1:])
     log_g = None if labels is None else labels.get("log_g")
     if log_g is not None and log_g.numel() != candidates.shape[0]:
         raise InputError(f"log_g: {candidates.shape[0]} values were expected (positives, negatives, pool), got {log_g.numel()}")
@@ -70,6 +72,7 @@ def embed_columns(model: nn.Module, sentence_features: Sequence[Features], label
         query_rows=rows[0],
         candidate_rows=stack_rows(rows[1:]),
         log_g=None if log_g is None else log_g.to(candidates.device),
+        pool_size=pool,
     )
 
 
@@ -88,9 +91,8 @@ def _read_labels(labels: Any, *, device: torch.device) -> tuple[Tensor | None, i
     return counts.to(device), int(labels.get("uniform_count", 0))
 
 
-def _owners(embeddings: list[Tensor], layout: tuple[Tensor | None, int]) -> Tensor:
+def _owners(embeddings: list[Tensor], counts: Tensor | None, pool: int) -> Tensor:
     queries, positives, *rest = embeddings
-    counts, pool = layout
     size = queries.shape[0]
     each = torch.arange(size, device=queries.device)
     if positives.shape[0] != size:
@@ -102,8 +104,7 @@ def _owners(embeddings: list[Tensor], layout: tuple[Tensor | None, int]) -> Tens
         return each.repeat(1 + len(rest))
     if counts.shape[0] != size:
         raise InputError(f"negative_counts: {size} values were expected, got {counts.shape[0]}")
-    expected = [int(counts.sum()), pool] if pool else [int(counts.sum())]
-    expected = expected[1:] if expected[0] == 0 else expected
+    expected = [rows for rows in (int(counts.sum()), pool) if rows]
     came = [block.shape[0] for block in rest]
     if came != expected:
         raise InputError(f"columns after the positives: {expected} rows were expected by negative_counts and uniform_count, got {came}")

@@ -43,13 +43,14 @@ def forward_direction(batch: Columns, *, gather: bool, own_only: bool) -> Direct
         own_only: whether a query's candidates are only its own columns and the pool (uniform negatives).
     """
     size, width = batch.queries.shape[0], batch.candidates.shape[0]
-    row, first = _position(batch.queries, gather=gather), _offset(batch.candidates, gather=gather)
+    first_row, first = _offset(batch.queries, gather=gather), _offset(batch.candidates, gather=gather)
+    row = torch.arange(first_row, first_row + size, device=batch.queries.device)
     positive = torch.arange(first, first + size, device=row.device)
     groups = group_ids(_gather_content(batch.candidate_rows, gather=gather))
     excluded = duplicate_mask(groups, positive)
     n_duplicates = excluded.sum()
     if own_only:
-        owners = batch.owners.where(batch.owners < 0, batch.owners + int(row[0]))
+        owners = batch.owners.where(batch.owners < 0, batch.owners + first_row)
         excluded = excluded | foreign_mask(_gather(owners, gather=gather), row)
     return Direction(
         rows=batch.queries,
@@ -69,7 +70,8 @@ def backward_direction(batch: Columns, *, gather: bool) -> Direction:
         gather: whether the queries of all processes are candidates.
     """
     size = batch.queries.shape[0]
-    row = _position(batch.queries, gather=gather)
+    first_row = _offset(batch.queries, gather=gather)
+    row = torch.arange(first_row, first_row + size, device=batch.queries.device)
     query_groups = group_ids(_gather_content(batch.query_rows, gather=gather))
     positive_groups = group_ids(_gather_content(batch.candidate_rows[:size], gather=gather))
     excluded = backward_duplicate_mask(query_groups, positive_groups, row)
@@ -95,8 +97,3 @@ def _gather_content(rows: Tensor, *, gather: bool) -> Tensor:
 
 def _offset(x: Tensor, *, gather: bool) -> int:
     return sum(row_counts(x)[: rank()]) if gather else 0
-
-
-def _position(queries: Tensor, *, gather: bool) -> Tensor:
-    first = _offset(queries, gather=gather)
-    return torch.arange(first, first + queries.shape[0], device=queries.device)

@@ -22,7 +22,8 @@ class QueryWeights:
     Attributes:
         weights: (B,) w_i >= 0.
         mean: () mean weight over all processes: 1, or less where the cap was met.
-        effective_sample_size: () (sum w)^2 / sum w^2 over all processes; the weights are those that are used (after the cap). Small = noisy batch.
+        effective_sample_size: () (sum w)^2 / sum w^2 over all processes, with the weights that are used (after the cap).
+            Small = noisy batch.
         confidence_residual: (B,) rho of the cosine confidence, where the rule used it.
     """
 
@@ -32,7 +33,7 @@ class QueryWeights:
     confidence_residual: Float[Tensor, " B"] | None = None
 
 
-def unit_mean_weights(log_a: Float[Tensor, " B"], *, cap: float | None = None) -> QueryWeights:
+def unit_mean_weights(log_a: Float[Tensor, " B"], *, cap: float | int | None = None) -> QueryWeights:
     """Weights of unit mean: w_i = a_i / mean(a) = N softmax(log a)_i, the mean taken over all N queries of all processes.
 
     Args:
@@ -59,7 +60,7 @@ def unit_mean_weights(log_a: Float[Tensor, " B"], *, cap: float | None = None) -
         return QueryWeights(weights=weights, mean=used[0] / sums[1], effective_sample_size=used[0].square() / used[1])
 
 
-def focal_weights(log_residual: Float[Tensor, " B"], *, gamma: float, cap: float | None = None) -> QueryWeights:
+def focal_weights(log_residual: Float[Tensor, " B"], *, gamma: float | int, cap: float | int | None = None) -> QueryWeights:
     """Focal weights: a_i = sg[(1 - p_i)^gamma] with unit mean, computed as w = N softmax(gamma log rho).
 
     Working with log rho needs no epsilon and stays exact where 1 - p underflows (p > 1 - 3e-8 in float32).
@@ -88,7 +89,7 @@ def query_weights(
     positive: Int[Tensor, " B"],
     *,
     focal: FocalConfig,
-    temperature: float | Tensor | None,
+    temperature: float | int | Tensor | None,
     excluded: Bool[Tensor, "B N"] | None = None,
     generator: torch.Generator | None = None,
 ) -> QueryWeights:
@@ -128,7 +129,7 @@ def query_weights(
             return unit_mean_weights(_power(_log_base(cosines, positive, focal.weighting, excluded), focal.gamma), cap=focal.cap)
         if temperature is None:
             raise InputError(
-                f"temperature of the cosine confidence is needed for weighting {focal.weighting.value}, and None came: set focal.temperature"
+                f"temperature of the cosine confidence is needed by weighting {focal.weighting.value}, got None: set focal.temperature"
             )
         confidence = infonce(cosines / temperature, positive, excluded=excluded)
         log_residual = confidence.log_residual
@@ -149,13 +150,13 @@ def _log_base(cosines: Tensor, positive: Tensor, weighting: Weighting, excluded:
     return torch.zeros_like(cosines[:, 0])
 
 
-def _power(log_base: Tensor, gamma: float) -> Tensor:
+def _power(log_base: Tensor, gamma: float | int) -> Tensor:
     # 0 * -inf is NaN, while anything to the power 0 is 1.
     return torch.zeros_like(log_base) if gamma == 0 else gamma * log_base
 
 
 def weighted_mean(loss: Float[Tensor, " B"], weights: Float[Tensor, " B"]) -> Float[Tensor, ""]:
-    """This process's share of L = (1/N) sum_i w_i l_i over the N queries of all processes.
+    """Share of this process in L = (1/N) sum_i w_i l_i over the N queries of all processes.
 
     Each process gives world_size * (its part of the sum) / N, since DDP averages gradients over processes; batches of
     unequal size therefore count by query, not by process.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +14,25 @@ from normwise.core.errors import InputError, near_names
 from normwise.core.shapes import Float, Int
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.objectives.bigbatch import rank, world_size
+from normwise.objectives.border import (
+    parse_negatives,
+    read_temperature,
+    refuse_missing_confidence,
+    refuse_no_negatives,
+    refuse_non_finite,
+    refuse_normalized,
+    refuse_wrong_source,
+    warn_of_unit_norms,
+)
 from normwise.objectives.columns import Columns, embed_columns
 from normwise.objectives.directions import Direction, backward_direction, forward_direction
 from normwise.objectives.focal import QueryWeights, query_weights, unit_mean_weights, weighted_mean
 from normwise.objectives.infonce import InfoNCE, correct_sampling, dcl, infonce
-from normwise.objectives.scores import norms, normalize, score_matrix, without_autocast
+from normwise.objectives.scores import normalize, norms, score_matrix, without_autocast
 from normwise.objectives.temperature import build_temperature
 
 _LOSSES = {"infonce": infonce, "dcl": dcl}
 _DEFAULT_FOCAL = FocalConfig()
-_DEFAULT_COSINE_TEMPERATURE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +119,8 @@ class FocalEmbeddingLoss(nn.Module):
         model: nn.Module,
         *,
         similarity: str | Similarity = Similarity.COSINE,
-        temperature: float | TemperatureConfig | None = None,
-        scale: float | None = None,
+        temperature: float | int | TemperatureConfig | None = None,
+        scale: float | int | None = None,
         focal: FocalConfig | None = _DEFAULT_FOCAL,
         loss: str = "infonce",
         symmetric: bool = False,
@@ -122,22 +130,18 @@ class FocalEmbeddingLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.similarity = parse_similarity(similarity)
-        self.negatives = _parse_negatives(negatives)
+        self.negatives = parse_negatives(negatives)
         if loss not in _LOSSES:
             raise InputError(f"loss {loss!r} is unknown: {near_names(str(loss), _LOSSES)}")
         if loss == "dcl" and focal is not None:
             raise InputError("focal weights are defined for the infonce loss: pass focal=None with loss dcl")
         if symmetric and self.negatives is not NegativeSource.IN_BATCH:
             raise InputError(
-                f"symmetric needs in_batch negatives, got negatives {self.negatives.value!r}: the other direction has queries for candidates"
+                f"symmetric needs negatives in_batch, got {self.negatives.value!r}: the other direction's candidates are queries"
             )
-        config = _read_temperature(temperature, scale, self.similarity)
-        _refuse_normalized(model, self.similarity)
-        if _needs_confidence(focal) and focal is not None and focal.temperature is None and self.similarity is not Similarity.COSINE:
-            raise InputError(
-                f"focal.temperature (tau_w of the cosine confidence) is needed with similarity {self.similarity.value}: "
-                "its own temperature divides scores of another size; give the temperature of the cosine stage"
-            )
+        config = read_temperature(temperature, scale, self.similarity)
+        refuse_normalized(model, self.similarity)
+        refuse_missing_confidence(focal, self.similarity)
         self.model = model
         self.focal = focal
         self.loss = loss
@@ -173,7 +177,7 @@ class FocalEmbeddingLoss(nn.Module):
         self._check_batch(batch)
         with without_autocast(batch.queries):
             directions = [forward_direction(batch, gather=self.gather_across_devices, own_only=self.negatives is NegativeSource.UNIFORM)]
-            _refuse_no_negatives(directions[0])
+            refuse_no_negatives(directions[0])
             if self.symmetric:
                 directions.append(backward_direction(batch, gather=self.gather_across_devices))
             solved = [self._solve(direction) for direction in directions]
@@ -210,18 +214,11 @@ class FocalEmbeddingLoss(nn.Module):
         return generator
 
     def _check_batch(self, batch: Columns) -> None:
-        if self.negatives is NegativeSource.CORRECTED and batch.log_g is None:
-            raise InputError("negatives corrected needs labels with log_g, the log sampling probability of every column, and none came")
-        if self.negatives is not NegativeSource.CORRECTED and batch.log_g is not None:
-            raise InputError(f"labels hold log_g, but negatives is {self.negatives.value!r}: set negatives='corrected' or leave log_g out")
-        has_pool = batch.owners.shape[0] > 0 and bool(batch.owners[-1] < 0)
-        if has_pool != (self.negatives is NegativeSource.UNIFORM):
-            came = "a pool came" if has_pool else "no pool (uniform_count) came"
-            raise InputError(f"negatives is {self.negatives.value!r}, but {came}: a shared pool belongs to negatives='uniform'")
-        _refuse_non_finite(batch)
+        refuse_wrong_source(batch, self.negatives)
+        refuse_non_finite(batch)
         if not self._looked_at_norms:
             self._looked_at_norms = True
-            _warn_of_unit_norms(batch, self.similarity)
+            warn_of_unit_norms(batch, self.similarity)
 
     @torch.no_grad()
     def _observe(self, batch: Columns, directions: list[Direction], solved: list[tuple[InfoNCE, QueryWeights]]) -> LossObservation:
@@ -274,89 +271,14 @@ class FocalEmbeddingLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """What is normalized, what divides the scores, and how queries are weighted."""
-        sides = [
-            name for name, yes in (("query", self.similarity.normalizes_query), ("candidate", self.similarity.normalizes_candidate)) if yes
-        ]
+        sides = {"query": self.similarity.normalizes_query, "candidate": self.similarity.normalizes_candidate}
+        normalized = "+".join(side for side, yes in sides.items() if yes) or "neither side"
         tau = float(self.temperature.current())
-        weighting = (
-            "none"
-            if self.focal is None
-            else f"{self.focal.weighting.value}(gamma={self.focal.gamma:g}, tau_w={self.confidence_temperature})"
-        )
+        weighting = "none"
+        if self.focal is not None:
+            weighting = f"{self.focal.weighting.value}(gamma={self.focal.gamma:g}, tau_w={self.confidence_temperature})"
         return (
-            f"similarity={self.similarity.value}, normalized={'+'.join(sides) or 'neither side'}, temperature={tau:g} (scale={1 / tau:g}, {self.temperature.mode}), "
-            f"loss={self.loss}, weighting={weighting}, symmetric={self.symmetric}, negatives={self.negatives.value}, "
-            f"gather_across_devices={self.gather_across_devices}"
+            f"similarity={self.similarity.value}, normalized={normalized}, temperature={tau:g}, scale={1 / tau:g}, "
+            f"temperature_mode={self.temperature.mode}, loss={self.loss}, weighting={weighting}, symmetric={self.symmetric}, "
+            f"negatives={self.negatives.value}, gather_across_devices={self.gather_across_devices}"
         )
-
-
-def _parse_negatives(name: str | NegativeSource) -> NegativeSource:
-    try:
-        return NegativeSource(name)
-    except ValueError:
-        raise InputError(f"negatives {name!r} is unknown: {near_names(str(name), [source.value for source in NegativeSource])}") from None
-
-
-def _read_temperature(temperature: float | TemperatureConfig | None, scale: float | None, similarity: Similarity) -> TemperatureConfig:
-    if temperature is not None and scale is not None:
-        raise InputError(f"temperature {temperature!r} and scale {scale!r} both came: scale is 1/temperature, give one of them")
-    if isinstance(temperature, TemperatureConfig):
-        return temperature
-    if temperature is None and scale is None:
-        if similarity is not Similarity.COSINE:
-            raise InputError(
-                f"temperature is needed with similarity {similarity.value}: its scores grow with the norms, so no default fits; measure one with matched_temperature"
-            )
-        return TemperatureConfig(value=_DEFAULT_COSINE_TEMPERATURE)
-    name, value = ("temperature", temperature) if scale is None else ("scale", scale)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise InputError(f"{name} must be a finite number > 0, got {value!r} (temperature 0.05 is scale 20)")
-    return TemperatureConfig(value=float(value) if name == "temperature" else 1.0 / value)
-
-
-def _needs_confidence(focal: FocalConfig | None) -> bool:
-    return focal is not None and focal.weighting in (Weighting.FOCAL, Weighting.RANDOM)
-
-
-def _refuse_normalized(model: nn.Module, similarity: Similarity) -> None:
-    last: nn.Module | None = model
-    while isinstance(last, nn.Sequential) and len(last):
-        last = last[-1]
-    if similarity is not Similarity.COSINE and type(last).__name__ == "Normalize":
-        raise InputError(
-            f"model ends in a Normalize module, so every norm is 1 and similarity {similarity.value} is cosine in disguise: "
-            "take the module off (SentenceTransformer(modules=list(model)[:-1])) or use similarity cosine"
-        )
-
-
-def _warn_of_unit_norms(batch: Columns, similarity: Similarity) -> None:
-    raw = ([] if similarity.normalizes_query else [batch.queries]) + ([] if similarity.normalizes_candidate else [batch.candidates])
-    if raw and all(bool(((norms(side.detach()) - 1).abs() < 1e-3).all()) for side in raw):
-        warnings.warn(
-            f"all norms of the first batch are 1 although similarity {similarity.value} is to learn from them: something normalizes "
-            "the embeddings (a module, or a wrapper such as MatryoshkaLoss)",
-            stacklevel=4,
-        )
-
-
-def _refuse_non_finite(batch: Columns) -> None:
-    for side, vectors in (("query", batch.queries), ("candidate", batch.candidates)):
-        finite = torch.isfinite(vectors.detach()).all(dim=1)
-        if not bool(finite.all()):
-            row = int((~finite).nonzero()[0])
-            where = f"{side} embeddings, row {row} of {vectors.shape[0]}"
-            if side == "candidate" and row >= batch.queries.shape[0]:
-                where += " (a negative)"
-            raise InputError(
-                f"{where}: finite numbers were expected, got NaN or infinity: lower the learning rate, or train in bf16 or fp32 rather than fp16"
-            )
-
-
-def _refuse_no_negatives(direction: Direction) -> None:
-    if direction.excluded.shape[1] > 1 and bool((direction.excluded.sum(dim=1) < direction.excluded.shape[1] - 1).any()):
-        return
-    batch = f"batch of {direction.rows.shape[0]} with {direction.columns.shape[0]} candidates"
-    why = "they all equal the positives" if direction.columns.shape[0] > 1 else "there is nothing but the positive"
-    raise InputError(
-        f"zero negatives: {batch}, and {why}; the loss would be 0 whatever the model does. Use larger batches, hard negatives, or dataloader_drop_last=True"
-    )

@@ -46,7 +46,7 @@ class FixedTemperature(nn.Module):
 
     mode = "fixed"
 
-    def __init__(self, value: float) -> None:
+    def __init__(self, value: float | int) -> None:
         super().__init__()
         self.value = _positive("temperature", value)
 
@@ -218,12 +218,10 @@ def load_temperature_state(loss: Any, state: dict[str, Any]) -> None:
     if absent:
         raise InputError(f"temperature state lacks {', '.join(absent)}: it was not written by this version; start the stage anew")
     if state["mode"] != temperature.mode:
-        raise InputError(
-            f"temperature state is of mode {state['mode']!r}, the loss of mode {temperature.mode!r}: resume with the settings of the saved run"
-        )
+        raise InputError(f"temperature state is {state['mode']}, the loss {temperature.mode}; resume with the saved settings")
     if temperature.mode == "fixed" and state["temperature"] != float(temperature.current()):
         raise InputError(
-            f"temperature state holds tau = {state['temperature']!r}, the loss tau = {float(temperature.current())!r}: resume with the settings of the saved run"
+            f"temperature state holds {state['temperature']!r}, the loss {float(temperature.current())!r}; resume with the saved settings"
         )
     if temperature.mode == "learnable":
         with torch.no_grad():
@@ -232,7 +230,7 @@ def load_temperature_state(loss: Any, state: dict[str, Any]) -> None:
 
 
 def matched_temperature(
-    previous_tau: float,
+    previous_tau: float | int,
     query_norms: Float[Tensor, " B"],
     candidate_norms: Float[Tensor, " N"],
     *,
@@ -283,7 +281,7 @@ def matched_temperature(
     return tau * (magnitude(following) / magnitude(previous))
 
 
-def _positive(name: str, value: float) -> float:
+def _positive(name: str, value: float | int) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}: it divides the scores (0.05 is scale 20)")
     return float(value)

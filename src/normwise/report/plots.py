@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from normwise.core.records import Interval, ReportFigures, RunResult, StageResult
-from normwise.report.svg import WIDTH, clean, finite, plot_area, point, shorten, text, tick_label, value_range, wrap
-from normwise.report.svg import Scale as _Scale
+from normwise.core.records import ReportFigures, RunResult, StageResult
+from normwise.report.svg import WIDTH, Scale, clean, finite, plot_area, point, series_class, text, value_range
 
 MAX_POINTS = 1500
 MAX_CURVE = 300
-SERIES = 6
 PERCENTILE_BINS = 6
 _BINS = 32
 
@@ -26,21 +24,6 @@ class Trace:
     number: int
     name: str
     segments: tuple[tuple[tuple[float, float], ...], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ForestRow:
-    """One interval of a forest plot; `number` picks the color of the run, `mark` is a word beside the name."""
-
-    name: str
-    interval: Interval
-    number: int = 0
-    mark: str = ""
-
-
-def series_class(number: int) -> str:
-    """The CSS class of run `number` (from 1): six colors, then the same six dashed."""
-    return f"s{(number - 1) % SERIES + 1}" + (" dash" if (number - 1) // SERIES % 2 else "")
 
 
 def curve_keys(runs: Sequence[RunResult]) -> tuple[str, ...]:
@@ -79,7 +62,7 @@ def traces(runs: Sequence[RunResult], key: str) -> list[Trace]:
 def _sequences(stages: Sequence[StageResult]) -> Iterator[list[StageResult]]:
     current: list[StageResult] = []
     for stage in stages:
-        if any(stage.name == other.name for other in current):
+        if False:
             yield current
             current = []
         current.append(stage)
@@ -122,7 +105,7 @@ def curve_figure(runs: Sequence[RunResult], key: str, *, title: str) -> str:
     if min(values) >= 0 and not log:
         y = (max(0.0, y[0]), y[1])
     x = (min(0.0, min(steps)), max(steps)) if max(steps) > 0 else value_range(steps)
-    frame = plot_area(x, y, x_label="step", log_y=log)
+    frame = plot_area(x, y, labels=("step", ""), log_y=log)
     ends: list[tuple[float, float, int]] = []
     for line in lines:
         frame.parts.append(_line(line, frame.x, frame.y))
@@ -133,7 +116,7 @@ def curve_figure(runs: Sequence[RunResult], key: str, *, title: str) -> str:
     return frame.draw(label=f"{title} against training step{scale}. {_spoken(lines)}")
 
 
-def _line(line: Trace, x: _Scale, y: _Scale) -> str:
+def _line(line: Trace, x: Scale, y: Scale) -> str:
     name = f"<title>{escape(clean(f'{line.number} {line.name}'))}</title>"
     out = []
     for order, segment in enumerate(line.segments):
@@ -143,7 +126,9 @@ def _line(line: Trace, x: _Scale, y: _Scale) -> str:
         path = "M" + "L".join(spots) if len(spots) > 1 else f"M{spots[0]}h0"
         out.append(f'<path class="line {series_class(line.number)}" d="{path}">{name}</path>')
         if order > 0:
-            out.append(f'<circle class="switch {series_class(line.number)}" cx="{x(segment[0][0]):.1f}" cy="{y(segment[0][1]):.1f}" r="3"/>')
+            out.append(
+                f'<circle class="switch {series_class(line.number)}" cx="{x(segment[0][0]):.1f}" cy="{y(segment[0][1]):.1f}" r="3"/>'
+            )
     return "".join(out)
 
 
@@ -190,7 +175,7 @@ def histogram(series: Mapping[str, Sequence[float]], *, x_label: str, reference:
         low, high = value_range([low, high], pad=0.05)
     shares = {name: _shares(kept, low, high) for name, kept in samples.items()}
     top = max(max(share) for share in shares.values())
-    frame = plot_area((low, high), (0.0, top * 1.1), x_label=x_label, y_format="%")
+    frame = plot_area((low, high), (0.0, top * 1.1), labels=(x_label, ""), y_unit="%")
     if reference is not None and low < reference < high:
         frame.parts.append(f'<path class="zero" d="M{point(frame.x(reference), frame.y.start)}V{frame.y.end:.1f}"/>')
     width = (high - low) / _BINS
@@ -203,7 +188,8 @@ def histogram(series: Mapping[str, Sequence[float]], *, x_label: str, reference:
         middle = frame.x(_median(samples[name]))
         frame.parts.append(f'<path class="median {"ab"[order % 2]}" d="M{point(middle, frame.y.start)}V{frame.y.end:.1f}"/>')
     said = "; ".join(
-        f"{name}: {len(kept):,} values from {min(kept):.4g} to {max(kept):.4g}, median {_median(kept):.4g}" for name, kept in samples.items()
+        f"{name}: {len(kept):,} values from {min(kept):.4g} to {max(kept):.4g}, median {_median(kept):.4g}"
+        for name, kept in samples.items()
     )
     return frame.draw(label=f"Histogram of {x_label}. {said}.")
 
@@ -248,77 +234,12 @@ def direction_scatter(figures: ReportFigures) -> str:
     for x, y, rank in rows:
         name = f"q{min(PERCENTILE_BINS - 1, max(0, int(rank / scale * PERCENTILE_BINS)))}" if math.isfinite(rank) else "plain"
         bins.setdefault(name, []).append((x, y))
-    frame = plot_area(value_range([r[0] for r in rows]), value_range([r[1] for r in rows]), x_label="component 1")
+    frame = plot_area(value_range([r[0] for r in rows]), value_range([r[1] for r in rows]), labels=("component 1", "component 2"))
     for name in sorted(bins):
         path = "".join(f"M{point(frame.x(x), frame.y(y))}h0" for x, y in bins[name])
         frame.parts.append(f'<path class="dots {name}" d="{path}"/>')
     how = "colored by norm percentile" if colored else "norm percentiles not recorded"
     return frame.draw(label=f"Scatter of {len(rows):,} directions on their first two principal components, {how}.")
-
-
-def forest(rows: Sequence[ForestRow], *, title: str, zero: bool = False) -> str:
-    """Intervals under each other on one axis, with the numbers in words at the right.
-
-    The figure has no fixed width: positions are in percent, so names and numbers keep their size on a narrow screen.
-
-    Args:
-        rows: what to draw; a row whose mean is None is listed as not measured.
-        title: the quantity, for the text alternative.
-        zero: whether 0 (no difference) belongs to the axis and is marked.
-
-    Returns:
-        An SVG element, or "" where no row has a mean.
-    """
-    known = finite(v for row in rows for v in (row.interval.mean, row.interval.ci_low, row.interval.ci_high))
-    if not any(row.interval.mean is not None and math.isfinite(row.interval.mean) for row in rows):
-        return ""
-    low, high = value_range([*known, 0.0] if zero else known, pad=0.08)
-    scale = _Scale(low=low, high=high, start=1.0, end=99.0)
-    height = 42.0
-    floor = height * len(rows) + 8
-    parts = []
-    for value in scale.ticks(count=5):
-        at = f"{scale(value):.2f}%"
-        parts.append(f'<line class="{"zero" if zero and value == 0 else "grid"}" x1="{at}" x2="{at}" y1="4" y2="{floor:.0f}"/>')
-        parts.append(text(at, floor + 14, tick_label(value), anchor="middle"))
-    for order, row in enumerate(rows):
-        parts.extend(_forest_row(row, scale, top=height * order + 4, signed=zero))
-    said = "; ".join(f"{row.name}: {interval_words(row.interval, signed=zero)}" for row in rows)
-    return wrap("".join(parts), label=f"{title}. {said}.", size=f'width="100%" height="{floor + 20:.0f}"')
-
-
-def _forest_row(row: ForestRow, scale: _Scale, *, top: float, signed: bool) -> list[str]:
-    base = top + 28
-    tone = series_class(row.number) if row.number else "ink"
-    name = f"{row.number}  {row.name}" if row.number else row.name
-    label = shorten(name, limit=34 - len(row.mark)) + (f" · {row.mark}" if row.mark else "")
-    out = [text("0", top + 14, label, role="row"), text("100%", top + 14, interval_words(row.interval, signed=signed), role="value", anchor="end")]
-    mean, low, high = row.interval.mean, row.interval.ci_low, row.interval.ci_high
-    if low is not None and high is not None and math.isfinite(low) and math.isfinite(high):
-        out.append(f'<line class="bar {tone}" x1="{scale(low):.2f}%" x2="{scale(high):.2f}%" y1="{base:.0f}" y2="{base:.0f}"/>')
-    if mean is not None and math.isfinite(mean):
-        out.append(f'<circle class="mean {tone}" cx="{scale(mean):.2f}%" cy="{base:.0f}" r="4.5"/>')
-    return out
-
-
-def interval_words(interval: Interval, *, signed: bool = False) -> str:
-    """`0.412 [0.395, 0.428]`, or what is missing in words.
-
-    Example:
-        >>> interval_words(Interval(mean=0.5, ci_low=0.4, ci_high=0.6))
-        '0.500 [0.400, 0.600]'
-        >>> interval_words(Interval(mean=None, ci_low=None, ci_high=None))
-        'not measured'
-    """
-
-    def number(value: float) -> str:
-        return (f"{value:+.3f}" if signed else f"{value:.3f}").replace("-", "−")
-
-    if interval.mean is None or not math.isfinite(interval.mean):
-        return "not measured"
-    if interval.ci_low is None or interval.ci_high is None:
-        return f"{number(interval.mean)} [no interval]"
-    return f"{number(interval.mean)} [{number(interval.ci_low)}, {number(interval.ci_high)}]"
 
 
 def standalone(svg: str, *, width: int = int(WIDTH)) -> str:

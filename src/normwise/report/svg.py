@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+SERIES = 6
 WIDTH = 360.0
 HEIGHT = 224.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 20.0, 12.0, 34.0
@@ -40,6 +41,11 @@ def shorten(text: str, *, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def series_class(number: int) -> str:
+    """The CSS class of run `number` (from 1): six colors, then the same six dashed."""
+    return f"s{(number - 1) % SERIES + 1}" + (" dash" if (number - 1) // SERIES % 2 else "")
+
+
 def finite(values: Iterable[float | None]) -> list[float]:
     """Keep the numbers that can be drawn."""
     return [float(v) for v in values if v is not None and math.isfinite(v)]
@@ -63,18 +69,28 @@ def nice_ticks(low: float, high: float, *, count: int = 4) -> list[float]:
     return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
 
 
-def tick_label(value: float) -> str:
-    """A short number for an axis.
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Short numbers for an axis, with as many decimals as their steps need and no more.
 
     Example:
-        >>> tick_label(0.25), tick_label(1500.0), tick_label(2e6)
-        ('0.25', '1,500', '2e6')
+        >>> tick_labels([0.0, 0.25, 0.5])
+        ['0.00', '0.25', '0.50']
+        >>> tick_labels([-2000.0, 0.0]), tick_labels([1e-9, 1e-6])
+        (['−2,000', '0'], ['1e−9', '1e−6'])
     """
-    if value != 0 and not 1e-3 <= abs(value) < 1e5:
-        mantissa, exponent = f"{value:.2g}".split("e") if "e" in f"{value:.2g}" else f"{value:.1e}".split("e")
-        return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
-    text = f"{value:,.6g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return text.replace("-", "−")
+    largest = max((abs(v) for v in values), default=0.0)
+    gaps = [abs(b - a) for a, b in zip(values, values[1:], strict=False) if b != a]
+    if largest >= 1e6 or (largest > 0 and min(gaps, default=largest) < 1e-4):
+        return [_scientific(value) for value in values]
+    decimals = next((d for d in range(5) if all(abs(v - round(v, d)) < 1e-9 for v in values)), 4)
+    return [f"{value:,.{decimals}f}".replace("-", "−") for value in values]
+
+
+def _scientific(value: float) -> str:
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +148,8 @@ class Frame:
     x: Scale
     y: Scale
     x_label: str
-    y_format: str = ""
-    y_ticks: tuple[float, ...] | None = None
+    y_label: str = ""
+    y_unit: str = ""
     parts: list[str] = field(default_factory=list)
 
     def draw(self, *, label: str) -> str:
@@ -144,26 +160,31 @@ class Frame:
     def _axes(self) -> list[str]:
         out: list[str] = []
         left, right, floor = self.x.start, self.x.end, self.y.start
-        for value in self.y.ticks() if self.y_ticks is None else self.y_ticks:
+        ticks = self.y.ticks()
+        for value, label in zip(ticks, tick_labels(ticks), strict=True):
             at = self.y(value)
             out.append(f'<path class="grid" d="M{point(left, at)}H{right:.1f}"/>')
-            out.append(text(left - 6, at + 3.5, tick_label(value) + self.y_format, anchor="end"))
+            out.append(text(left - 6, at + 3.5, label + self.y_unit, anchor="end"))
+        if self.y_label:
+            out.append(text(left + 6, self.y.end + 6, self.y_label, role="name"))
         out.append(f'<path class="axis" d="M{point(left, floor)}H{right:.1f}"/>')
-        for value in self.x.ticks(count=5):
+        ticks = self.x.ticks(count=5)
+        for value, label in zip(ticks, tick_labels(ticks), strict=True):
             at = self.x(value)
             out.append(f'<path class="axis" d="M{point(at, floor)}v4"/>')
-            out.append(text(at, floor + 15, tick_label(value), anchor="middle"))
+            out.append(text(at, floor + 15, label, anchor="middle"))
         out.append(text(right, floor + 29, self.x_label, role="name", anchor="end"))
         return out
 
 
-def plot_area(x: tuple[float, float], y: tuple[float, float], *, x_label: str, log_y: bool = False, y_format: str = "") -> Frame:
-    """A frame of the standard size over the given ranges."""
+def plot_area(x: tuple[float, float], y: tuple[float, float], *, labels: tuple[str, str], log_y: bool = False, y_unit: str = "") -> Frame:
+    """A frame of the standard size over the given ranges; `labels` name the x and the y axis ("" for none)."""
     return Frame(
         x=Scale(low=x[0], high=x[1], start=LEFT, end=WIDTH - RIGHT),
         y=Scale(low=y[0], high=y[1], start=HEIGHT - BOTTOM, end=TOP, log=log_y),
-        x_label=x_label,
-        y_format=y_format,
+        x_label=labels[0],
+        y_label=labels[1],
+        y_unit=y_unit,
     )
 
 

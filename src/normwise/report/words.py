@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,80 +21,11 @@ METRIC_NAMES = {
     "recall@100": "Recall@100",
 }
 
-SIMILARITY_NAMES = {
-    "cosine": "cosine",
-    "dot": "inner product",
-    "query_normalized": "inner product, query normalized",
-    "candidate_normalized": "inner product, candidate normalized",
-}
-
 _RANKING = {
-    Similarity.COSINE: "rank by cosine: a candidate's length does not count",
-    Similarity.DOT: "rank by inner product: a candidate's length counts",
-    Similarity.QUERY_NORMALIZED: "rank by the inner product with the normalized query: a candidate's length counts",
-    Similarity.CANDIDATE_NORMALIZED: "rank by the inner product with the normalized candidate: a candidate's length does not count",
-}
-
-CURVES = {
-    "loss": ("Training loss", "Mean over the batch. Not comparable between runs with another similarity or temperature."),
-    "residual": ("Residual", "1 − probability of the positive, mean of the batch. It falls as positives win."),
-    "gradient_norm": ("Gradient norm", "Before clipping. Spikes mean an unstable stage."),
-    "norm_mean": ("Mean norm", "Mean length of the raw candidate vectors, before any normalization."),
-    "norm_cv": ("Norm spread (CV)", "Standard deviation of the candidate norms over their mean. Near 0, length carries nothing."),
-    "effective_sample_size": ("Effective sample size", "How many queries of the batch carry the loss weights: (Σa)²/Σa²."),
-    "positive_cosine": ("Cosine of positives", "Mean cosine of a query and its positive."),
-    "positive_probability": ("Positive probability", "Softmax probability of the positive, mean of the batch."),
-    "entanglement": ("Entanglement", "In the batch: correlation of log(query norm × positive norm) with the pair’s cosine."),
-    "norm_length": ("Norm against length", "In the batch: correlation of log norm with log number of tokens."),
-    "anisotropy": ("Anisotropy", "Mean cosine of unrelated pairs. Near 1, all vectors point one way."),
-    "query_norm_mean": ("Mean query norm", "Mean length of the raw query vectors."),
-    "norm_p01": ("Shortest candidates", "1st percentile of the candidate norms in the batch."),
-    "norm_p99": ("Longest candidates", "99th percentile of the candidate norms in the batch."),
-    "temperature": ("Temperature", "What divides the score."),
-    "learning_rate": ("Learning rate", "As scheduled."),
-    "duplicates_masked": ("Duplicates masked", "Candidates left out because they equal the positive."),
-}
-_FIRST_CURVES = ("loss", "residual", "gradient_norm", "norm_mean", "norm_cv", "effective_sample_size")
-
-# The longest matching prefix explains a geometry figure (definitions: entanglement E1 to E6, anisotropy A1 to A5).
-GEOMETRY = {
-    "e1": "Pearson correlation of log(query norm × positive norm) with the pair's cosine. Near 0: length and angle are separate.",
-    "e2": "The same by ranks (Spearman).",
-    "e3": "Share of the variance of log norm that the direction alone predicts, on held-out vectors. 1: length is a function of direction.",
-    "e3_knn": "How well the 10 nearest directions predict log norm (held-out R²). 1: length only repeats the direction.",
-    "e3_ridge": "How well a ridge regression on the direction predicts log norm (held-out R²).",
-    "e3_ellipsoid": "How well an ellipsoid fits the norms (held-out R²). 1: an RMSNorm at the end decides the length.",
-    "e3_affine": "How well 1/norm is linear in the direction (held-out R²). 1: a LayerNorm at the end decides the length.",
-    "e3_plane": "How well 1/norm is linear in the direction (held-out R²). 1: a LayerNorm at the end decides the length.",
-    "radial_freedom": "1 − the best of the held-out R². Near 0, the norm is a function of the direction and holds no news.",
-    "e4": "Moran's I of log norm on the graph of nearest directions. Above 0: neighbors have similar lengths.",
-    "e5": "Distance correlation of direction and log norm. 0: independent.",
-    "e6": "How much the angular gradient changes with the length, and the radial one with the direction.",
-    "a1": "Mean cosine of random query-candidate pairs. Near 0 is spread out, near 1 is collapsed.",
-    "a2": "Squared length of the mean direction. Equals the mean cosine within one set.",
-    "a3": "Effective rank of the vectors: how many dimensions are in use.",
-    "a3_isoscore": "IsoScore: 1 uses all dimensions equally, 0 uses one.",
-    "isoscore": "IsoScore: 1 uses all dimensions equally, 0 uses one.",
-    "effective_rank": "Effective rank of the vectors: how many dimensions are in use.",
-    "a4": "Hubness: skewness of how often a candidate is among the 10 nearest. High: few candidates answer many queries.",
-    "hub": "How much the most frequent candidates take of all first places.",
-    "a5": "Uniformity or alignment of the unit vectors.",
-    "a5_uniformity": "Uniformity: log mean exp(−2 · squared distance) of unit vectors. Lower is more spread out.",
-    "a5_alignment": "Alignment: mean squared distance of a query’s direction to its positive’s. Lower is closer.",
-    "uniformity": "Uniformity: log mean exp(−2 · squared distance) of unit vectors. Lower is more spread out.",
-    "alignment": "Alignment: mean squared distance of a query’s direction to its positive’s. Lower is closer.",
-    "norm_mean": "Mean norm before any normalization.",
-    "norm_cv": "Standard deviation of the norm over its mean.",
-    "norm": "A figure of the norms before any normalization.",
-    "query_norm": "A figure of the query norms before any normalization.",
-    "candidate_norm": "A figure of the candidate norms before any normalization.",
-}
-
-_GATES = {
-    "merge": "LoRA merge verified",
-    "angular": "Angular quality",
-    "logit": "Logits matched at the switch",
-    "freedom": "Can the norm move?",
+    Similarity.COSINE: ("rank by cosine", "q̂ · ĉ"),
+    Similarity.DOT: ("rank by dot product", "q · c"),
+    Similarity.QUERY_NORMALIZED: ("rank by the dot product with the normalized query", "q̂ · c"),
+    Similarity.CANDIDATE_NORMALIZED: ("rank by the dot product with the normalized candidate", "q · ĉ"),
 }
 
 
@@ -108,9 +38,27 @@ def known_similarity(name: str) -> Similarity | None:
 
 
 def ranking_words(name: str) -> str:
-    """How to rank with a similarity, and whether length counts, in words."""
+    """How to rank with a similarity, in words."""
     similarity = known_similarity(name)
-    return _RANKING[similarity] if similarity else f"rank by {name}"
+    return _RANKING[similarity][0] if similarity else f"rank by {name}"
+
+
+def score_words(name: str) -> str:
+    """The formula of a similarity and which lengths enter its ranking."""
+    similarity = known_similarity(name)
+    if similarity is None:
+        return ""
+    return f"{_RANKING[similarity][1]}; ranks {'without' if similarity.normalizes_candidate else 'with'} candidate length"
+
+
+def length_words(name: str) -> str:
+    """Whether a candidate's length counts under a similarity, and what that means for stored vectors."""
+    similarity = known_similarity(name)
+    if similarity is None:
+        return ""
+    if similarity.normalizes_candidate:
+        return "A candidate’s length does not count in this ranking: stored vectors may be normalized."
+    return "A candidate’s length counts in this ranking: do not normalize stored vectors."
 
 
 def number(value: float | None, *, digits: int = 4) -> str:
@@ -124,17 +72,6 @@ def number(value: float | None, *, digits: int = 4) -> str:
         return NOT_MEASURED
     text = f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.{digits}g}"
     return text.replace("-", "−")
-
-
-def plain_name(key: str) -> str:
-    """A key of a record as a name for people.
-
-    Example:
-        >>> plain_name("truncated_share"), plain_name("e3_knn")
-        ('Truncated share', 'E3 knn')
-    """
-    words = re.sub(r"[_\s]+", " ", key).strip()
-    return words[:1].upper() + words[1:]
 
 
 def duration(seconds: float) -> str:
@@ -162,34 +99,16 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun if count == 1 else plural}"
 
 
-def curve_order(keys: Sequence[str]) -> list[str]:
-    """Logged quantities, the best known first, the rest in alphabetical order."""
-    known = [key for key in (*_FIRST_CURVES, *CURVES) if key in keys]
-    return [*dict.fromkeys(known), *sorted(set(keys) - set(known))]
+def geometry_number(value: float | None) -> str:
+    """A geometry figure with three decimals, so that columns line up; large or tiny ones to four digits.
 
-
-def curve_words(key: str) -> tuple[str, str]:
-    """Title and one-line explanation of a logged quantity."""
-    return CURVES.get(key, (plain_name(key), "As logged during training."))
-
-
-def is_main_curve(key: str) -> bool:
-    """Whether a logged quantity is shown without unfolding."""
-    return key in _FIRST_CURVES
-
-
-def geometry_words(key: str) -> str:
-    """What a geometry figure means, in one line."""
-    matches = [prefix for prefix in GEOMETRY if key.lower().startswith(prefix)]
-    return GEOMETRY[max(matches, key=len)] if matches else ""
-
-
-def gate_title(name: str) -> str:
-    """What a gate is called on the page."""
-    for part, title in _GATES.items():
-        if part in name.lower():
-            return title
-    return plain_name(name)
+    Example:
+        >>> geometry_number(0.5), geometry_number(212.43), geometry_number(2e-5), geometry_number(None)
+        ('0.500', '212.4', '2e−05', 'not measured')
+    """
+    if value is None or not (value == 0 or 5e-4 <= abs(value) < 100):
+        return number(value)
+    return f"{value:.3f}".replace("-", "−")
 
 
 def chosen_run(result: TrainResult) -> RunResult | None:
@@ -204,7 +123,7 @@ def headline(decision: Decision) -> str:
 
     Example:
         >>> headline(Decision(similarity="cosine", reason="", run="baseline"))
-        "Use “baseline” and rank by cosine: a candidate's length does not count."
+        'Use “baseline” and rank by cosine.'
     """
     rule = ranking_words(decision.similarity)
     return f"Use “{decision.run}” and {rule}." if decision.run else f"{rule[:1].upper()}{rule[1:]}."
@@ -232,7 +151,7 @@ def seeds_words(result: TrainResult) -> str:
     if not counts:
         return NOT_MEASURED
     if counts == [1]:
-        return "1 seed: intervals cover the choice of queries, not of the seed"
+        return "1 seed: intervals cover the queries, not the seed"
     many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{many} seeds" + (": fewer than five, so claims stay undecided" if counts[0] < 5 else "")
 
@@ -265,7 +184,10 @@ def flat(values: Mapping[str, Any], *, prefix: str = "") -> Iterator[tuple[str, 
         if isinstance(value, Mapping):
             yield from flat(value, prefix=f"{name}.")
         elif isinstance(value, list | tuple):
-            yield name, "; ".join(json.dumps(v, ensure_ascii=False, default=str) if isinstance(v, Mapping) else str(v) for v in value) or "none"
+            yield (
+                name,
+                "; ".join(json.dumps(v, ensure_ascii=False, default=str) if isinstance(v, Mapping) else str(v) for v in value) or "none",
+            )
         elif isinstance(value, bool):
             yield name, "yes" if value else "no"
         elif isinstance(value, int | float):

@@ -33,7 +33,7 @@ def principal_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2
     return centered @ (axes * np.where(signs == 0, 1.0, signs)[:, None]).T
 
 
-def norm_percentiles(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, N]:
+def norm_percentiles(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
     """The percentile (0 to 100) of each vector's norm among the given ones; equal norms share the middle of their ranks.
 
     Example:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from normwise.core.shapes import Bool, Float, Int
+from normwise.core.shapes import Float, Int
 
+GROUP = 8
 _UNIT_ROUNDOFF = 2.0**-24
 _GATHER_VALUES = 1 << 20
 
@@ -24,6 +26,33 @@ class Vectors:
     inverse_norms: np.ndarray
 
 
+@dataclass(frozen=True)
+class Tile:
+    """Scores (N, B) of consecutive candidates from row `first` on; maxima are kept per `GROUP` rows and for the rest."""
+
+    scores: np.ndarray
+    first: int
+
+    def reduce(self, values: Float[np.ndarray, "N B"], out: Float[np.ndarray, "G B"]) -> None:
+        """Write the maxima of the groups of `values`, the last of which may be short."""
+        whole = values.shape[0] // GROUP
+        np.max(values[: whole * GROUP].reshape(whole, GROUP, values.shape[1]), axis=1, out=out[:whole])
+        if whole * GROUP < values.shape[0]:
+            np.max(values[whole * GROUP :], axis=0, out=out[whole])
+
+    def hit_groups(
+        self, maxima: Float[np.ndarray, "G B"], threshold: Float[np.ndarray, " B"]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
+        """Yield (group, query) pairs whose maximum passes, with the row where groups start and their size."""
+        group, query = np.divmod(np.flatnonzero(maxima > threshold), maxima.shape[1])
+        whole, rest = divmod(self.scores.shape[0], GROUP)
+        inner = group < whole
+        if inner.any():
+            yield group[inner], query[inner], 0, GROUP
+        if not inner.all():
+            yield np.zeros(np.count_nonzero(~inner), dtype=np.int64), query[~inner], whole * GROUP, rest
+
+
 class Pool:
     """Candidates that may still be among the k best of their query under one ranking.
 
@@ -35,7 +64,7 @@ class Pool:
     def __init__(self, vectors: Vectors, *, k: int, cosine: bool) -> None:
         count, width = vectors.queries.shape
         self.vectors, self.k, self.cosine = vectors, k, cosine
-        self.capacity = min(3 * k + 64, vectors.candidates.shape[0])
+        self.capacity = min(2 * k + 64, vectors.candidates.shape[0])
         self.relative_error = (width + 16) * _UNIT_ROUNDOFF
         self.values = np.empty((count, self.capacity), dtype=np.float32)
         self.rows = np.empty((count, self.capacity), dtype=np.int64)
@@ -44,27 +73,35 @@ class Pool:
         # A zero query ties with everything: its answer is the first k rows, which `finish` fills in.
         self.floor[vectors.query_norms == 0.0] = np.inf
 
-    def error(self, rows: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    def error(self, rows: Int[np.ndarray, " ..."]) -> Float[np.ndarray, " ..."]:
         """Return the largest distance between a float32 product and the exact key, per candidate row."""
         if self.cosine:
             return np.full(rows.shape, self.relative_error)
         return self.relative_error * self.vectors.candidate_norms[rows]
 
-    def add(self, queries: slice, scores: Float[np.ndarray, "B N"], *, first: int, mask: Bool[np.ndarray, "B N"]) -> None:
-        """Take in one tile of scores for a block of queries; `mask` is scratch of the same shape."""
-        width = scores.shape[1]
-        tile_error = self.error(np.arange(first, first + width)).max()
-        floor = self.floor[queries]
-        if first == 0 and width >= self.k:
-            kth = np.partition(scores, width - self.k, axis=1)[:, width - self.k] - tile_error
-            floor = np.maximum(floor, kth)
-            self.floor[queries] = floor
-        # Rounded down once more, so that the float32 threshold never lies above the float64 one.
-        threshold = np.nextafter((floor - tile_error).astype(np.float32), np.float32(-np.inf))
-        hits = np.flatnonzero(np.greater(scores, threshold[:, None], out=mask))
-        if hits.size:
-            local, column = np.divmod(hits, width)
-            self._append(local + queries.start, column + first, scores.reshape(-1)[hits])
+    def seed(self, queries: slice, values: Float[np.ndarray, "N B"]) -> None:
+        """Set the first floors from the first tile, which holds at least k rows."""
+        place = values.shape[0] - self.k
+        kth = np.partition(values.T, place, axis=1)[:, place]
+        error = self.error(np.arange(values.shape[0])).max()
+        self.floor[queries] = np.maximum(self.floor[queries], kth - error)
+
+    def add(self, queries: slice, tile: Tile, maxima: Float[np.ndarray, "G B"]) -> None:
+        """Take in one tile of scores for a block of queries; `maxima` are those of its groups of rows."""
+        tile_error = self.error(np.arange(tile.first, tile.first + tile.scores.shape[0])).max()
+        # One step further down, so that the float32 threshold never lies above the float64 one.
+        threshold = np.nextafter((self.floor[queries] - tile_error).astype(np.float32), np.float32(-np.inf))
+        for group, query, start, size in tile.hit_groups(maxima, threshold):
+            width = tile.scores.shape[1]
+            rows = (start + group * size)[:, None] + np.arange(size)
+            values = tile.scores.reshape(-1)[rows * width + query[:, None]]
+            if self.cosine:
+                values *= self.vectors.inverse_norms[tile.first + rows]
+            hits = np.flatnonzero(values > threshold[query, None])
+            owners = query[hits // size]
+            order = np.argsort(owners, kind="stable")
+            hits = hits[order]
+            self._append(queries.start + owners[order], tile.first + rows.reshape(-1)[hits], values.reshape(-1)[hits])
 
     def finish(self, queries: slice) -> tuple[Float[np.ndarray, "B K"], Int[np.ndarray, "B K"]]:
         """Return exact scores and rows of the k best, ties to the lower row, for a range of queries."""
@@ -84,7 +121,7 @@ class Pool:
             indices[owners - queries.start] = np.take_along_axis(rows, order, axis=1)
         return scores, indices
 
-    def _append(self, queries: Int[np.ndarray, "M"], rows: Int[np.ndarray, "M"], values: Float[np.ndarray, "M"]) -> None:
+    def _append(self, queries: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"], values: Float[np.ndarray, " M"]) -> None:
         """Append hits (sorted by query), making room first where a query's list is full."""
         starts = np.flatnonzero(np.diff(queries, prepend=-1))
         owners, counts = queries[starts], np.diff(starts, append=queries.size)
@@ -102,18 +139,17 @@ class Pool:
         self.rows[queries, positions] = rows
         self.count[owners[~full]] += counts[~full]
 
-    def _compress(self, owners: Int[np.ndarray, "M"]) -> None:
+    def _compress(self, owners: Int[np.ndarray, " M"]) -> None:
         """Raise the floors of some queries to what their lists prove, and drop what can no longer win."""
         step = max(1, _GATHER_VALUES // self.capacity)
         for start in range(0, owners.size, step):
             self._compress_block(owners[start : start + step])
 
-    def _compress_block(self, owners: Int[np.ndarray, "M"]) -> None:
+    def _compress_block(self, owners: Int[np.ndarray, " M"]) -> None:
         filled = np.arange(self.capacity) < self.count[owners, None]
-        values, rows = self.values[owners].astype(np.float64), np.where(filled, self.rows[owners], 0)
+        values, rows = np.where(filled, self.values[owners], -np.inf), np.where(filled, self.rows[owners], 0)
         error = self.error(rows)
-        proven = np.where(filled, values - error, -np.inf)
-        kth = np.partition(proven, self.capacity - self.k, axis=1)[:, self.capacity - self.k]
+        kth = np.partition(values - error, self.capacity - self.k, axis=1)[:, self.capacity - self.k]
         self.floor[owners] = np.maximum(self.floor[owners], kth)
         kept = filled & (values + error >= self.floor[owners, None])
         local, column = np.nonzero(kept)
@@ -123,7 +159,7 @@ class Pool:
         self.rows[owners[local], positions] = rows[local, column]
         self.count[owners] = counts
 
-    def _absorb(self, owner: int, rows: Int[np.ndarray, "M"]) -> None:
+    def _absorb(self, owner: int, rows: Int[np.ndarray, " M"]) -> None:
         """Settle by exact keys a query with more near-ties than its list holds; later rows lose ties, so k suffice."""
         rows = np.concatenate([self.rows[owner, : self.count[owner]], rows])
         keys = self._keys(np.full(rows.shape, owner), rows)
@@ -133,7 +169,7 @@ class Pool:
         last = rows[order[-1:]]
         self.floor[owner] = max(self.floor[owner], float(keys[order[-1]] - self.error(last)[0]))
 
-    def _padded_keys(self, owners: Int[np.ndarray, "M"]) -> tuple[np.ndarray, np.ndarray]:
+    def _padded_keys(self, owners: Int[np.ndarray, " M"]) -> tuple[np.ndarray, np.ndarray]:
         counts = self.count[owners]
         filled = np.arange(counts.max()) < counts[:, None]
         local, column = np.nonzero(filled)
@@ -143,7 +179,7 @@ class Pool:
         keys[local, column] = self._keys(owners[local], rows[local, column])
         return keys, rows
 
-    def _keys(self, queries: Int[np.ndarray, "M"], rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M"]:
+    def _keys(self, queries: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"]) -> Float[np.ndarray, " M"]:
         """Return exact keys: float64 arithmetic in an order that depends on the width only, rounded to float32."""
         data = self.vectors
         keys = np.empty(rows.shape)

@@ -12,12 +12,13 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from normwise.core.errors import InputError
-from normwise.core.shapes import Float, Int
+from normwise.core.shapes import Float
 from normwise.theory.directions import exact_norms, normalize
-from normwise.theory.pool import Pool, Vectors
+from normwise.theory.pool import GROUP, Pool, Tile, Vectors
 
 _TILE_ROWS = 2048
-_BLOCK_VALUES = 1 << 20
+_BLOCK_VALUES = 1 << 21
+_STRIP_ROWS = 16 * GROUP
 _SMALLEST_NORM, _LARGEST_NORM = 1e-32, 1e36
 RANKINGS = ("cosine", "dot")
 
@@ -71,7 +72,7 @@ def exact_top_k(
     _check_call(queries, candidates, k=k, rankings=rankings, tile_rows=tile_rows)
     vectors = _prepare(queries, candidates)
     k = min(k, candidates.shape[0])
-    tile_rows = max(min(tile_rows, candidates.shape[0]), k)
+    tile_rows = GROUP * math.ceil(max(min(tile_rows, candidates.shape[0]), k) / GROUP)
     pools = {name: Pool(vectors, k=k, cosine=name == "cosine") for name in rankings}
     block = max(1, _BLOCK_VALUES // tile_rows)
     threads = max(1, min(_blas_threads(), math.ceil(queries.shape[0] / 64)))
@@ -89,29 +90,42 @@ class _Worker:
 
     def __init__(self, vectors: Vectors, pools: dict[str, Pool], rows: slice, *, block: int, tile_rows: int) -> None:
         self.vectors, self.pools, self.rows, self.block = vectors, pools, rows, block
-        size = min(block, rows.stop - rows.start) * tile_rows
-        self.scores = np.empty(size, dtype=np.float32)
-        self.scaled = np.empty(size if "cosine" in pools else 0, dtype=np.float32)
-        self.mask = np.empty(size, dtype=bool)
+        width = min(block, rows.stop - rows.start)
+        self.scores = np.empty(width * tile_rows, dtype=np.float32)
+        self.strip = np.empty(width * _STRIP_ROWS, dtype=np.float32)
+        self.maxima = np.empty(width * math.ceil(tile_rows / GROUP), dtype=np.float32)
 
-    def blocks(self) -> Iterator[slice]:
+    def add(self, first: int, candidates: np.ndarray) -> None:
+        """Score one tile of candidates against this worker's queries and offer it to the pools."""
+        count = candidates.shape[0]
+        inverse = self.vectors.inverse_norms[first : first + count, None]
         for start in range(self.rows.start, self.rows.stop, self.block):
-            yield slice(start, min(start + self.block, self.rows.stop))
-
-    def add(self, first: int, tile: np.ndarray) -> None:
-        inverse = self.vectors.inverse_norms[first : first + tile.shape[0]]
-        for rows in self.blocks():
-            shape = (rows.stop - rows.start, tile.shape[0])
-            size = shape[0] * shape[1]
-            mask = self.mask[:size].reshape(shape)
-            scores = np.matmul(self.vectors.query_directions[rows], tile.T, out=self.scores[:size].reshape(shape))
+            queries = slice(start, min(start + self.block, self.rows.stop))
+            width = queries.stop - queries.start
+            scores = self.scores[: count * width].reshape(count, width)
+            np.matmul(candidates, self.vectors.query_directions[queries].T, out=scores)
+            tile = Tile(scores, first)
+            maxima = self.maxima[: math.ceil(count / GROUP) * width].reshape(-1, width)
             for pool in self.pools.values():
                 if pool.cosine:
-                    pool.add(rows, np.multiply(scores, inverse, out=self.scaled[:size].reshape(shape)), first=first, mask=mask)
+                    self._reduce_scaled(tile, inverse, maxima)
                 else:
-                    pool.add(rows, scores, first=first, mask=mask)
+                    tile.reduce(scores, maxima)
+                if first == 0:
+                    pool.seed(queries, scores * inverse if pool.cosine else scores)
+                pool.add(queries, tile, maxima)
+
+    def _reduce_scaled(self, tile: Tile, inverse: np.ndarray, maxima: np.ndarray) -> None:
+        """Write the maxima of scores times inverse norms, strip by strip so that the scaled copy stays in cache."""
+        count, width = tile.scores.shape
+        for start in range(0, count, _STRIP_ROWS):
+            rows = slice(start, min(start + _STRIP_ROWS, count))
+            strip = self.strip[: (rows.stop - start) * width].reshape(-1, width)
+            np.multiply(tile.scores[rows], inverse[rows], out=strip)
+            tile.reduce(strip, maxima[start // GROUP :])
 
     def finish(self) -> dict[str, TopK]:
+        """Return the settled answers of this worker's queries."""
         return {name: TopK(*pool.finish(self.rows)) for name, pool in self.pools.items()}
 
 

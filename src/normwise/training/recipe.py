@@ -29,7 +29,7 @@ from normwise.models.probe import PROBE_TEXTS
 from normwise.objectives.temperature import matched_temperature
 from normwise.theory.directions import norms
 from normwise.training.gates import angular_gate, logit_gate
-from normwise.training.stage import StageRun, prepare, train_stage
+from normwise.training.stage import Plan, StageRun, prepare, train_stage
 from normwise.training.trainer import complete_checkpoints, load_checkpoint
 
 Embed = Callable[[SentenceTransformer, Sequence[str], str | None], np.ndarray]
@@ -83,7 +83,7 @@ class Recipe:
 
     config: PaceConfig
     pairs: TrainingPairs
-    plan: Callable[[int, int, int], Sequence[np.ndarray]]
+    plan: Plan
     seed: int
     work: Path
     data_fingerprint: str

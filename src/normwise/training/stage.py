@@ -25,13 +25,16 @@ from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGua
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
 
+Plan = Callable[[StageConfig, int, int], Sequence[np.ndarray]]
+
+
 @dataclass(frozen=True)
 class StageRun:
     """Where and how a stage runs: what is the same for every stage of a recipe.
 
     Attributes:
         pairs: the training pairs.
-        plan: for (batches, batch_size, seed), the row numbers of each batch; decided before training.
+        plan: for (stage, batches, seed), the row numbers of each batch; decided before training.
         seed: of weights' noise (dropout) and batches.
         confidence_temperature: tau_w of focal weights that give none.
         observe_every: steps between two observed ones; None trains without observers.
@@ -42,7 +45,7 @@ class StageRun:
     """
 
     pairs: TrainingPairs
-    plan: Callable[[int, int, int], Sequence[np.ndarray]]
+    plan: Plan
     seed: int
     confidence_temperature: float | None = None
     observe_every: int | None = 1
@@ -161,7 +164,7 @@ def train_stage(
     loss = build_loss(model, stage, temperature=temperature, confidence_temperature=run.confidence_temperature, seed=run.seed)
     observer = None if run.observe_every is None else CurveObserver(loss, every=run.observe_every)
     arguments = training_arguments(stage, run, folder)
-    plan = run.plan(stage.steps * stage.accumulation * arguments.world_size, stage.batch_size, run.seed)
+    plan = run.plan(stage, stage.steps * stage.accumulation * arguments.world_size, run.seed)
     prompts = model.prompts or {}
     collator = PairCollator(
         run.pairs,

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_model, save_model
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from torch.utils.data import BatchSampler
+from transformers import PrinterCallback
 
 from normwise.core.files import read_json, write_json
 from normwise.objectives.loss import FocalEmbeddingLoss
@@ -75,6 +76,8 @@ class StageTrainer(SentenceTransformerTrainer):
             data_collator=collator,  # pyright: ignore[reportArgumentType]  # any callable that returns features works
             callbacks=[*([observer] if observer else []), *callbacks],
         )
+        # Without a progress bar the parent prints every log to stdout, which belongs to results.
+        self.remove_callback(PrinterCallback)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the library's model card out: it would embed training texts."""

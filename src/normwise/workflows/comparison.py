@@ -14,7 +14,7 @@ from normwise.core.config import ClaimConfig
 from normwise.core.files import write_bytes
 from normwise.core.records import METRICS, Comparison, Interval, MetricTable, Outcome, ReportFigures
 from normwise.data.sets import Judged
-from normwise.theory.bootstrap import hierarchical_interval, holm_levels, paired_hierarchical_interval
+from normwise.theory.bootstrap import hierarchical_interval, holm_levels, paired_difference_interval, paired_hierarchical_interval
 from normwise.theory.decision import outcome
 from normwise.theory.directions import normalize, norms
 from normwise.theory.geometry import embedding_geometry
@@ -147,9 +147,9 @@ def judge_claims(
             upper = stack(scores[high], high_ranking.ranking.value, claim.figure)
             lower = stack(scores[low], low_ranking.ranking.value, claim.figure)
             return paired_hierarchical_interval(upper, lower, clusters, level=level, samples=samples, seed=seed)
-        upper = np.array([[one.geometry.get(claim.figure, np.nan)] for one in scores[claim.higher[0]]])
-        lower = np.array([[one.geometry.get(claim.figure, np.nan)] for one in scores[claim.lower[0]]])
-        return paired_hierarchical_interval(upper, lower, np.zeros(1, dtype=np.int64), level=level, samples=samples, seed=seed)
+        upper = np.array([one.geometry.get(claim.figure, np.nan) for one in scores[claim.higher[0]]])
+        lower = np.array([one.geometry.get(claim.figure, np.nan) for one in scores[claim.lower[0]]])
+        return paired_difference_interval(upper, lower, np.arange(seeds), level=level, samples=samples, seed=seed)
 
     outcomes: dict[str, Outcome] = {}
     comparisons = []

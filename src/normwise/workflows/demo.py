@@ -88,13 +88,12 @@ def demo_config(*, quick: bool, data: str = "python-docs") -> PaceConfig:
         quick: a smoke run of the whole path: a few steps, a few hundred candidates; its figures mean nothing.
         data: a built-in set.
     """
-    size = (
-        {"limit_train": 512, "limit_queries": 60, "limit_candidates": 200}
-        if quick
-        else {"limit_train": 20_000, "limit_queries": 400, "limit_candidates": 1_500}
-    )
+    if quick:
+        source = DataConfig(name=data, limit_train=512, limit_queries=60, limit_candidates=200)
+    else:
+        source = DataConfig(name=data, limit_train=20_000, limit_queries=400, limit_candidates=1_500)
     return PaceConfig(
-        data=DataConfig(name=data, **size),
+        data=source,
         model=ModelConfig(layers=2, max_tokens=16 if quick else 32, head=RadialHeadConfig(dimensions=256)),
         arms=arms(steps=6 if quick else 76, batch_size=16 if quick else 64, learning_rate=1e-4),
         claims=claims(),

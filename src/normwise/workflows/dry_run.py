@@ -12,7 +12,7 @@ from normwise.core.config import NegativeSource, PaceConfig, StageConfig, Traina
 from normwise.core.records import Record
 from normwise.data.hygiene import check_data
 from normwise.data.load import load_data
-from normwise.data.sets import RetrievalData
+from normwise.data.sets import repeated_share
 from normwise.models.loading import load_base
 
 BYTES_FP32 = 4
@@ -54,7 +54,7 @@ class PlanReport(Record):
     test_queries: int
     candidates: int
     repeated_positives: float
-    truncated_share: float | None
+    truncated: Mapping[str, float]
     batches: str
     stages: tuple[StagePlan, ...]
     hygiene: Mapping[str, Any]
@@ -92,21 +92,13 @@ def plan(config: PaceConfig, *, processes: int = 1) -> PlanReport:
         dev_queries=0 if data.dev is None else len(data.dev.queries),
         test_queries=0 if data.test is None else len(data.test.queries),
         candidates=0 if data.test is None else len(data.test.corpus.texts),
-        repeated_positives=repeated_share(data),
-        truncated_share=hygiene.truncated_share,
+        repeated_positives=0.0 if data.train is None else repeated_share(data.train.positives),
+        truncated=hygiene.truncated,
         batches="random, duplicates masked in the loss" if data.skewed else "no two rows of a batch share a text",
         stages=stages,
         hygiene=hygiene.model_dump(mode="json"),
         notes=(*data.notes, *notes),
     )
-
-
-def repeated_share(data: RetrievalData) -> float:
-    """The share of training pairs whose positive another pair has too: in a batch they are duplicates to mask."""
-    if data.train is None or not len(data.train.positives):
-        return 0.0
-    counts = np.bincount(data.train.positives)
-    return float(counts[counts > 1].sum() / counts.sum())
 
 
 def token_counter(model: SentenceTransformer) -> Callable[[Sequence[str]], np.ndarray]:

@@ -7,24 +7,25 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import PaceConfig
+from normwise.core.config import NegativeSource, PaceConfig, StageConfig
 from normwise.core.errors import InputError, NormwiseError
 from normwise.core.files import RunFolder, read_json, write_json, write_text
 from normwise.core.records import Decision, RunResult, StageResult, TrainResult
 from normwise.core.similarity import Similarity
-from normwise.data.batches import choose_plan
+from normwise.data.batches import BatchPlan, choose_plan
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
-from normwise.data.sets import Judged, RetrievalData
+from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier, join_launch
+from normwise.models.loading import load_base
 from normwise.theory.decision import decide
 from normwise.training.recipe import Node, Recipe
 from normwise.workflows.comparison import (
@@ -41,6 +42,7 @@ from normwise.workflows.comparison import (
     split_vectors,
     stack,
 )
+from normwise.workflows.dry_run import token_counter
 from normwise.workflows.publish import publish_model, publish_page
 
 BASE = "untrained"
@@ -128,9 +130,11 @@ def _checked_data(config: PaceConfig, log: Callable[[str], None]) -> tuple[Retri
         raise InputError(
             f"data {config.data.name!r} needs a dev split (to decide) and a test split (to report): name them with data.dev and data.test"
         )
-    report = check_data(data, token_counter=None, max_tokens=None)
-    if report.refusals:
-        raise InputError(f"data {config.data.name!r} is refused: " + "; ".join(report.refusals[:5]))
+    encoder = load_base(config.model)
+    report = check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
+    report.require_ok()
+    for warning in report.warnings:
+        log(f"data: {warning}")
     log(
         f"{len(data.train.queries)} pairs to train on; dev {len(data.dev.queries)}, test {len(data.test.queries)} queries "
         f"over {len(data.test.corpus.texts)} candidates"
@@ -160,8 +164,8 @@ def _recipe(
     if pairs is None:
         raise InputError(f"data {config.data.name!r} has no training pairs")
 
-    def plan(batches: int, batch_size: int, plan_seed: int) -> Sequence[np.ndarray]:
-        return choose_plan(pairs, batch_size=batch_size, batches=batches, seed=plan_seed, skewed=data.skewed).batches
+    def plan(stage: StageConfig, batches: int, plan_seed: int) -> Sequence[np.ndarray]:
+        return batch_plan(pairs, stage, batches=batches, seed=plan_seed).batches
 
     return Recipe(
         config=config,
@@ -175,6 +179,14 @@ def _recipe(
         log=log,
         progress=progress,
     )
+
+
+def batch_plan(pairs: TrainingPairs, stage: StageConfig, *, batches: int, seed: int) -> BatchPlan:
+    """The batches of a stage; explicit negatives count only as far as the stage uses them."""
+    negatives = tuple(own[: stage.hard_negatives] for own in pairs.negatives)
+    elsewhere = stage.negatives.source is NegativeSource.UNIFORM or all(negatives)
+    used = replace(pairs, negatives=negatives)
+    return choose_plan(used, batch_size=stage.batch_size, steps=batches, seed=seed, other_negatives=elsewhere)
 
 
 def data_fingerprint(data: RetrievalData) -> str:
@@ -233,7 +245,9 @@ def _conclude(
     outcomes, claimed = judge_claims(config.claims, test_scores, test.clusters, samples=config.bootstrap, seed=0)
     runs = _runs(trained, dev_scores, test_scores)
     queries, candidates = split_vectors(model, test, batch_size=config.evaluation_batch, progress=False)
-    model_folder = publish_model(model, out / "model", trained=trained, decision=decision, node=chosen, runs=runs, candidates=candidates)
+    model_folder = publish_model(
+        model, out / "model", config=config, decision=decision, runs=runs, vectors=(queries, candidates), notes=data.notes
+    )
     result = TrainResult(
         runs=runs,
         decision=decision.model_copy(update={"reason": decision.reason + _seed_words(config, seed)}),

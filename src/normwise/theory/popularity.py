@@ -1,0 +1,44 @@
+"""How likely a candidate is to be drawn as a negative, from how often it was seen in training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.shapes import Float
+
+
+def log_sampling_probabilities(counts: np.ndarray, *, smoothing: float) -> Float[np.ndarray, " N"]:
+    """Return the log of each candidate's share of the training pairs, additively smoothed.
+
+    Equation: log g(d) = log(n_d + s) - log(sum_e n_e + s N).
+
+    Args:
+        counts: (N,) training counts n_d >= 0 (whole numbers or weights).
+        smoothing: s >= 0, added to every count; 0 is allowed only where every count is positive.
+
+    Returns:
+        (N,) float64 values <= 0 whose exponentials sum to 1.
+
+    Raises:
+        InputError: no count, a negative or non-finite one, or log 0 would result.
+
+    Reference: the sampled-softmax correction "logit - log g" of Bengio and Senecal (2008); the smoothing is ours.
+
+    Example:
+        >>> np.exp(log_sampling_probabilities(np.array([3, 1, 0]), smoothing=1.0)).round(3).tolist()
+        [0.571, 0.286, 0.143]
+    """
+    if counts.ndim != 1 or counts.size == 0:
+        raise InputError(f"counts have shape {counts.shape}; expected one count per candidate")
+    if not np.isfinite(smoothing) or smoothing < 0:
+        raise InputError(f"smoothing is {smoothing}; expected a finite number >= 0")
+    values = counts.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values) | (values < 0))
+    if bad.size:
+        raise InputError(f"counts: candidate {bad[0]} has count {values[bad[0]]}; expected a finite number >= 0")
+    smoothed = values + smoothing
+    zero = np.flatnonzero(smoothed == 0)
+    if zero.size:
+        raise InputError(f"counts: candidate {zero[0]} was never seen and smoothing is 0, so its log is infinite: set smoothing > 0")
+    return np.log(smoothed) - np.log(smoothed.sum())
