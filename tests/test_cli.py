@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from normwise import __version__, cli
 from normwise.core.errors import InputError, WorkError
-from normwise.core.records import METRICS
+from normwise.core.records import METRICS, Record
 
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "pydantic", "transformers", "sentence_transformers", "datasets", "pyarrow", "matplotlib")
 
@@ -125,6 +125,16 @@ def listing(monkeypatch):
     return replace
 
 
+class OneSet(Record):
+    """An entry as `normwise data list` has them."""
+
+    name: str = "x"
+    available: bool = True
+
+
+ONE_SET = OneSet()
+
+
 def raising(error):
     def work():
         raise error
@@ -177,28 +187,24 @@ def test_stray_prints_go_to_stderr(listing, capfd):
         print("python prints")  # noqa: T201 - what libraries do
         os.write(1, b"compiled code prints\n")
         cli.logging.getLogger("normwise.data").info("a log line")
-        return [{"name": "x", "kind": "y", "available": True, "how_to_get": ""}]
+        return [ONE_SET]
 
     listing(noisy)
     result = invoke("data", "list", "--json")
-    assert json.loads(result.stdout) == noisy_rows()
+    assert json.loads(result.stdout) == [ONE_SET.model_dump()]
     assert result.stdout.count("\n") == 1
     assert "python prints" in result.stderr
     assert "a log line" in result.stderr
     assert capfd.readouterr() == ("", "compiled code prints\n")
 
 
-def noisy_rows():
-    return [{"name": "x", "kind": "y", "available": True, "how_to_get": ""}]
-
-
 def test_only_the_main_process_of_a_launch_speaks(listing, monkeypatch):
-    listing(noisy_rows)
+    listing(lambda: [ONE_SET])
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert invoke("data", "list", "--json").stdout == ""
     monkeypatch.setenv("RANK", "0")
-    assert json.loads(invoke("data", "list", "--json").stdout) == noisy_rows()
+    assert json.loads(invoke("data", "list", "--json").stdout) == [ONE_SET.model_dump()]
 
 
 def test_environment_is_set_once_and_what_stands_stays(monkeypatch):

@@ -175,13 +175,20 @@ def evaluate(
     """Measure retrieval under every similarity, with intervals and the geometry of the vectors."""
 
     def work() -> Record:
-        _check_evaluate(model=model, data=data, vectors=vectors, qrels=qrels)
         _check_similarity(similarity)
-        from normwise.workflows import evaluate as workflow
-
         if vectors is not None:
-            return workflow.evaluate_vectors(vectors[0], vectors[1], qrels=qrels, similarity=similarity, report=report)
-        return workflow.evaluate(model, data, split=split, similarity=similarity, report=report)
+            if model is not None or data is not None:
+                raise InputError("--vectors evaluates bare vectors: leave --model and --data out, or leave --vectors out")
+            from normwise.workflows.evaluate import evaluate_vectors
+
+            return evaluate_vectors(vectors[0], vectors[1], qrels=qrels, similarity=similarity, report=report)
+        if model is None or data is None:
+            raise InputError("evaluate needs --model and --data, or --vectors QUERIES.npy CANDIDATES.npy")
+        if qrels is not None:
+            raise InputError("--qrels judges --vectors; the judgements of --data come with it: leave --qrels out")
+        from normwise.workflows.evaluate import evaluate as run
+
+        return run(model, data, split=split, similarity=similarity, progress=sys.stderr.isatty(), report=report)
 
     _give(_do(context, work), cli_tables.show_evaluation, as_json=as_json)
 
@@ -189,17 +196,6 @@ def evaluate(
 def _check_out(*, resume: bool, overwrite: bool) -> None:
     if resume and overwrite:
         raise InputError("--resume goes on with a run and --overwrite throws it away: pass one of them")
-
-
-def _check_evaluate(*, model: str | None, data: str | None, vectors: tuple[Path, Path] | None, qrels: Path | None) -> None:
-    if vectors is not None:
-        if model is not None or data is not None:
-            raise InputError("--vectors evaluates bare vectors: leave --model and --data out, or leave --vectors out")
-        return
-    if model is None or data is None:
-        raise InputError("evaluate needs --model and --data, or --vectors QUERIES.npy CANDIDATES.npy")
-    if qrels is not None:
-        raise InputError("--qrels judges --vectors; the judgements of --data come with it: leave --qrels out")
 
 
 def _check_similarity(name: str) -> None:
@@ -216,7 +212,7 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
     def work() -> Any:
         from normwise.workflows.data import list_sets_verb
 
-        return list_sets_verb()
+        return [entry.model_dump(mode="json") for entry in list_sets_verb()]
 
     _give(_do(context, work), lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
 
@@ -227,7 +223,7 @@ def data_export(
     name: Annotated[str, typer.Argument(help="A built-in set; see `normwise data list`.")],
     out: Annotated[Path, typer.Option("--out", help="Folder to write in BEIR layout.")],
     roots: Annotated[
-        list[Path] | None, typer.Option("--roots", help="Folders of your own code in place of this machine's; repeatable.")
+        list[str] | None, typer.Option("--roots", help="Folders of your own code in place of this machine's; repeatable.")
     ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,

@@ -7,22 +7,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from normwise.core.config import ModelConfig
-from normwise.models.loading import load_base
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoTokenizer, LlamaConfig, LlamaModel
+
+from normwise.core.config import ModelConfig
+from normwise.models.loading import load_base
 
 MakeModel = Callable[..., SentenceTransformer]
 
 
 @pytest.fixture(scope="session")
 def make_small() -> MakeModel:
-    """All-MiniLM cut to its first layers, on the CPU; keyword arguments go to ModelConfig."""
+    """All-MiniLM cut to its first layers and to few tokens, on the CPU; keyword arguments go to ModelConfig."""
 
     def make(**settings: object) -> SentenceTransformer:
-        return load_base(ModelConfig.read({"layers": 1, **settings}), device="cpu")
+        return load_base(ModelConfig.read({"layers": 1, "max_tokens": 64, **settings}), device="cpu")
 
     return make
 

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.normalize import Normalize
+
 from normwise import Encoder
 from normwise.core.errors import InputError, WorkError
 from normwise.core.similarity import Similarity
 from normwise.models.arrays import ArrayWriter
 from normwise.models.contract import describe_encoder
 from normwise.models.saving import save_encoder
-from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules.normalize import Normalize
 
 TEXTS = ["short", "a text of some more words", "", "def f(x):\n    return x", "short"]
 
@@ -243,7 +245,7 @@ def test_the_hub_gets_the_side_files_through_the_library(encoder, monkeypatch):
     seen = {}
 
     def push(self, repo_id, **kwargs):
-        seen.update(kwargs, repo=repo_id, files={path.name for path in __import__("pathlib").Path(kwargs["local_model_path"]).iterdir()})
+        seen.update(kwargs, repo=repo_id, files={path.name for path in Path(kwargs["local_model_path"]).iterdir()})
         return "https://example.org/commit"
 
     monkeypatch.setattr(SentenceTransformer, "push_to_hub", push)

@@ -3,14 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from normwise.core.config import RadialHeadConfig
-from normwise.models.freedom import norm_freedom, terminal_norm
-from normwise.models.loading import add_radial_head
-from normwise.models.probe import PROBE_TEXTS, probe_vectors
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.normalize import Normalize
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 from torch import nn
+
+from normwise.core.config import RadialHeadConfig
+from normwise.models.freedom import norm_freedom, terminal_norm
+from normwise.models.loading import add_radial_head
+from normwise.models.probe import PROBE_TEXTS, probe_vectors
 
 
 def dense(weight, bias=None):

@@ -6,16 +6,17 @@ import logging
 import numpy as np
 import pytest
 import torch
-from normwise.core.config import ModelConfig, RadialHeadConfig
-from normwise.core.errors import InputError
-from normwise.models.loading import add_radial_head, base_notes, base_source, load_base, load_plain
-from normwise.models.probe import PROBE_TEXTS, probe_vectors
-from normwise.models.structure import count_layers, cut_layers, linear_names, strip_normalize
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.normalize import Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from transformers import AutoTokenizer, Qwen2Config, Qwen2Model, RobertaConfig, RobertaModel
+
+from normwise.core.config import ModelConfig, RadialHeadConfig
+from normwise.core.errors import InputError
+from normwise.models.loading import add_radial_head, base_notes, base_source, load_base, load_plain
+from normwise.models.probe import PROBE_TEXTS, probe_vectors
+from normwise.models.structure import count_layers, cut_layers, linear_names, strip_normalize
 
 
 def plain_minilm():

@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from peft import PeftModel
+from peft.tuners.lora import Linear as LoraLinear
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
 from normwise.core.config import LoraConfig, RadialHeadConfig, StageConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.models.loading import add_radial_head
@@ -13,10 +18,6 @@ from normwise.models.lora import attach_lora, load_adapter_checkpoint, merge_lor
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
 from normwise.models.structure import linear_names
 from normwise.models.trainable import set_trainable
-from peft import PeftModel
-from peft.tuners.lora import Linear as LoraLinear
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 STAGE = StageConfig.read({"name": "one", "trainable": "lora", "temperature": 0.05})
 

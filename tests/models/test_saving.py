@@ -5,6 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules.normalize import Normalize
+from torch import nn
+
 from normwise.core.config import LoraConfig, ModelConfig, RadialHeadConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.core.similarity import Similarity
@@ -13,9 +17,6 @@ from normwise.models.loading import add_radial_head, load_base
 from normwise.models.lora import attach_lora
 from normwise.models.probe import probe_vectors
 from normwise.models.saving import hash_weights, save_encoder
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules.normalize import Normalize
-from torch import nn
 
 CARD = "---\nlibrary_name: sentence-transformers\n---\n\n# A model\n"
 

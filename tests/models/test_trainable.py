@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from normwise.core.config import LoraConfig, RadialHeadConfig, StageConfig
 from normwise.core.errors import InputError
 from normwise.models.loading import add_radial_head

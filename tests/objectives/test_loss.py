@@ -328,6 +328,18 @@ def test_candidate_columns_share_a_forward_pass_and_image_like_inputs_do_not():
     assert model.calls == 3
 
 
+def test_sharing_a_forward_pass_moves_no_token():
+    class Positional(Bag):
+        def forward(self, features):
+            place = torch.arange(1.0, features["input_ids"].shape[1] + 1)
+            return super().forward(features | {"attention_mask": features["attention_mask"] * place})
+
+    columns = [column(c) for c in (QUERIES, POSITIVES, [(2,)] * 4, [(4, 5, 1, 2)] * 4)]
+    together = FocalEmbeddingLoss(Positional(), temperature=0.2)(columns, None)
+    apart = FocalEmbeddingLoss(Positional(), temperature=0.2)([c | {"other": torch.zeros(4)} for c in columns], None)
+    torch.testing.assert_close(together, apart)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

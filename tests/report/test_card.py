@@ -21,6 +21,7 @@ def facts(**changes: object) -> CardFacts:
     result = train_result()
     known = {
         "name": "me/my-model",
+        "load_from": "me/my-model",
         "similarity": "dot",
         "temperature": 1.58,
         "base_model": "sentence-transformers/all-MiniLM-L6-v2",
@@ -32,7 +33,7 @@ def facts(**changes: object) -> CardFacts:
         "data": result.data,
         "data_notes": result.data_notes,
         "runs": result.runs,
-        "stages": result.runs[2].stages,
+        "stages": result.runs[6].stages,
         "decision": Decision(run="dot_full", similarity="dot", reason="the paired interval excludes 0"),
         "comparisons": result.comparisons,
         "candidate_norms": summarize_norms(result.figures.norms_candidates),
@@ -147,7 +148,8 @@ def headings(card: str) -> list[str]:
 def test_no_text_breaks_out_of_its_place(word):
     run = RunResult(name=word, similarity=word, metrics=metric_table(0.4), dev={"ndcg@10": interval(0.4)}, seeds=(0,))
     hostile = CardFacts(
-        name=word, similarity="dot", base_model=word, license=word, languages=(word,), tags=(word,), query_prompt=word, data=word,
+        name=word, similarity="dot", load_from=word, base_model=word, license=word, languages=(word,), tags=(word,), query_prompt=word,
+        data=word,
         data_notes=(word,), runs=(run,), decision=Decision(run=word, similarity=word, reason=word, split=word), norm_freedom=word,
         limits=(word,), versions={word: word},
     )  # fmt: skip

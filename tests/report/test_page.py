@@ -222,8 +222,36 @@ def test_chosen_and_highest_are_said_in_words():
     rows = re.findall(r"<tr class=\"chosen\">.*?</tr>", page, flags=re.S)
     assert len(rows) == 1
     assert "chosen" in Reader(rows[0]).words
+    assert "2 cosine_full" in Reader(rows[0]).words
+    assert "ranked by cosine" in Reader(rows[0]).words
     assert Reader(rows[0]).words.count("highest") == 7
     assert page.count('class="best"') == 7
+
+
+def test_an_arm_under_two_rankings_has_one_number_one_curve_and_one_geometry():
+    page = render_page(train_result())
+    said = Reader(page).words
+    assert "5 runs" in said
+    assert "each ranked by cosine and by dot; 5 seeds" in said
+    loss = re.search(r'aria-label="Training loss[^"]*"', page)
+    assert loss is not None
+    assert loss.group().count("cosine_full:") == 1
+    geometry = page[page.index('id="geometry"') :]
+    header = geometry[geometry.index("<thead>") : geometry.index("</thead>")]
+    assert header.count("<th ") == 7  # the key, five arms, the explanation
+
+
+def test_a_decision_by_another_name_of_the_same_ranking_marks_its_row():
+    page = render_page(without(decision=Decision(run="dot_full", similarity="query_normalized", reason="r")))
+    (row,) = re.findall(r"<tr class=\"chosen\">.*?</tr>", page, flags=re.S)
+    assert "ranked by dot" in Reader(row).words
+
+
+def test_differences_of_other_figures_stay_out_of_the_axis_of_metrics():
+    page = render_page(train_result())
+    (plot,) = re.findall(r'aria-label="Paired differences on test[^"]*"', page)
+    assert "0.510" not in plot
+    assert "+0.510" in Reader(page).words
 
 
 def test_a_shared_first_stage_lists_its_gates_once():

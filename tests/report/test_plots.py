@@ -50,6 +50,12 @@ def test_a_repeated_stage_is_another_seed_and_another_line():
     assert lines[0].segments == lines[1].segments
 
 
+def test_one_name_is_one_number():
+    stage = a_stage("one", [1, 10], [3.0, 2.0], length=10)
+    lines = plots.traces([a_run(stage, name="a"), a_run(stage, name="b"), a_run(stage, name="a")], "loss")
+    assert [line.number for line in lines] == [1, 2, 1]
+
+
 def test_values_that_are_missing_or_not_finite_are_left_out():
     run = a_run(a_stage("one", [1, 2, 3, 4], [1.0, None, math.nan, 2.0], length=4))
     (line,) = plots.traces([run], "loss")
@@ -57,8 +63,9 @@ def test_values_that_are_missing_or_not_finite_are_left_out():
     assert plots.curve_keys([a_run(a_stage("one", [1], [None], length=1))]) == ()
 
 
-@given(st.lists(finite_floats, min_size=1, max_size=2000))
-def test_thinning_keeps_ends_extremes_and_order(values):
+@given(st.integers(1, 3000), st.integers(0, 2**32 - 1))
+def test_thinning_keeps_ends_extremes_and_order(length, seed):
+    values = np.random.default_rng(seed).normal(size=length).tolist()
     points = list(enumerate(values))
     kept = plots.thin_curve(points)
     assert len(kept) <= plots.MAX_CURVE

@@ -6,11 +6,12 @@ import json
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
+
 from normwise.core.config import PaceConfig
 from normwise.core.errors import WorkError
 from normwise.training import recipe as recipe_module
 from normwise.training.recipe import Recipe
-from sentence_transformers import SentenceTransformer
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,17 @@ SCRIPT = Path(__file__).with_name("two_processes.py")
 
 
 def test_two_processes_train_one_model(base_folder, tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(SCRIPT), str(base_folder), str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(SCRIPT),
+        str(base_folder),
+        str(tmp_path),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     first, second = (np.load(tmp_path / f"vectors-{rank}.npy") for rank in (0, 1))

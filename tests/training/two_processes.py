@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
+
 from conftest import WORDS
 from normwise.core.config import PaceConfig
 from normwise.data.sets import Corpus, TrainingPairs
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier, join_launch
 from normwise.training.recipe import Recipe
-from sentence_transformers import SentenceTransformer
 
 
 def main() -> None:

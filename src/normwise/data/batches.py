@@ -158,7 +158,9 @@ def _dealt_order(positives: np.ndarray, batch_size: int, rng: np.random.Generato
     return order[copy < count], count
 
 
-def _without_collisions(batches: list[np.ndarray], positives: np.ndarray, negatives: Sequence[Sequence[int]], batch_size: int) -> list[np.ndarray]:
+def _without_collisions(
+    batches: list[np.ndarray], positives: np.ndarray, negatives: Sequence[Sequence[int]], batch_size: int
+) -> list[np.ndarray]:
     held: list[set[int]] = []
     kept: list[list[int]] = []
     pending: list[int] = []

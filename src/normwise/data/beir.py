@@ -128,7 +128,11 @@ class _Queries:
         return {key: row for row, key in enumerate(self.ids)}
 
     def no_answer(self, split: str) -> list[int]:
-        return [row for row, record in enumerate(self.records) if _field(record, "no_answer") is True and _field(record, "split", "test") == split]
+        return [
+            row
+            for row, record in enumerate(self.records)
+            if _field(record, "no_answer") is True and _field(record, "split", "test") == split
+        ]
 
     def origin(self, chosen: list[int]) -> Origin:
         return Origin(self.file, np.asarray([self.lines[row] for row in chosen], dtype=np.int64))
@@ -137,7 +141,9 @@ class _Queries:
         given = [_field(self.records[row], "cluster") for row in chosen]
         if given and all(isinstance(value, int) and not isinstance(value, bool) for value in given):
             return renumber(np.asarray(given, dtype=np.int64))
-        return components([[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)])
+        return components(
+            [[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)]
+        )
 
 
 def _field(record: dict[str, Any], name: str, default: Any = None) -> Any:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from normwise.data.sources import SourceFile
 
-_LEAVES = frozenset({ast.Name, ast.Constant, ast.Load, ast.Store, ast.Del, ast.Pass, ast.Break, ast.Continue, ast.Import, ast.ImportFrom, ast.alias})
+_LEAVES = frozenset(
+    {ast.Name, ast.Constant, ast.Load, ast.Store, ast.Del, ast.Pass, ast.Break, ast.Continue, ast.Import, ast.ImportFrom, ast.alias}
+)
 _DEPTH = 12
 
 
@@ -36,12 +38,12 @@ class ModuleNames:
 
 
 def imports_of(tree: ast.AST, source: SourceFile, *, everywhere: bool) -> ModuleNames:
-    """Read the imports of a file: all of them, or those at module level (inside `if` and `try` too).
+    r"""Read the imports of a file: all of them, or those at module level (inside `if` and `try` too).
 
     Example:
         >>> from pathlib import Path
         >>> source = SourceFile(Path("b.py"), "a.b", False, "a")
-        >>> tree = ast.parse("import numpy as np\\nfrom .c import f as g\\nfrom . import d")
+        >>> tree = ast.parse("import numpy as np\nfrom .c import f as g\nfrom . import d")
         >>> imports_of(tree, source, everywhere=True).passed_on
         {'np': 'numpy', 'g': 'a.c.f', 'd': 'a.d'}
     """

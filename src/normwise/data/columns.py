@@ -79,7 +79,9 @@ def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> Pai
     return collect_rows(str(path), records, on_bad_rows=on_bad_rows)
 
 
-def dataset_rows(name: str, dataset: Iterable[Mapping[str, Any]], names: Sequence[str], *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+def dataset_rows(
+    name: str, dataset: Iterable[Mapping[str, Any]], names: Sequence[str], *, on_bad_rows: Literal["refuse", "drop"]
+) -> PairRows:
     """Read the rows of a `datasets.Dataset`; row numbers are 1-based.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 _ROLE = re.compile(r":[a-zA-Z]+(?::[a-zA-Z]+)*:`~?([^`<]*?)\s*(?:<[^`>]*>)?`")
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bvs)(?<!\betc)(?<!\bcf)[.!?](?=\s+[A-Z\"'(])")
 _BOILERPLATE = re.compile(
-    r"see\b|deprecated|todo|fixme|same as|alias|inherit|overrid|test\b|tests\b|copied|docstring|return self\b|initiali[sz]e self|\.\. |>>>|@"
+    r"see\b|deprecated|todo|fixme|same as|alias|inherit|overrid|tests?\b|copied|docstring|return self\b|initiali[sz]e self|\.\. |>>>|@"
     r"|:param|args:|parameters\b|returns?:|note:|warning:|internal method|private method|helper function\.?$|constructor\b|not implemented",
     re.IGNORECASE,
 )
@@ -18,13 +18,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def summary_of(docstring: str) -> str | None:
-    """The first sentence of a docstring's first paragraph, markup simplified; None when it says too little.
+    r"""The first sentence of a docstring's first paragraph, markup simplified; None when it says too little.
 
     Kept: 3 to 60 words, at most 300 characters, ASCII, four fifths of them letters or spaces, not boilerplate such as
     "See ...", "Deprecated ...", a parameter list or a call signature.
 
     Example:
-        >>> summary_of("Return the :class:`~a.Tensor` of ``x``. More words.\\n\\nDetails.")
+        >>> summary_of("Return the :class:`~a.Tensor` of ``x``. More words.\n\nDetails.")
         'Return the a.Tensor of x.'
         >>> summary_of("See foo for the details")
     """

@@ -94,10 +94,12 @@ def check_data(data: RetrievalData, *, token_counter: TokenCounter | None = None
     truncated = _truncated(data, token_counter, max_tokens) if token_counter is not None and max_tokens is not None else {}
     no_answer = sum(part.no_answer for part in (data.dev, data.test) if part is not None)
     if no_answer:
-        found.warn("queries without a relevant candidate", no_answer, f"{no_answer:,} dev and test queries have no relevant candidate (no_answer)")
+        found.warn(
+            "queries without a relevant candidate", no_answer, f"{no_answer:,} dev and test queries have no relevant candidate (no_answer)"
+        )
     return HygieneReport(
         data=data.name,
-        rows=_sizes(data),
+        rows=set_sizes(data),
         refusals=tuple(found.refusals),
         warnings=tuple(found.warnings),
         counts=found.counts,
@@ -126,7 +128,8 @@ class _Findings:
             self.warnings.append(text)
 
 
-def _sizes(data: RetrievalData) -> dict[str, int]:
+def set_sizes(data: RetrievalData) -> dict[str, int]:
+    """How many train pairs, dev and test queries and candidates a set has."""
     sizes = {"train pairs": 0 if data.train is None else len(data.train)}
     sizes |= {f"{split} queries": len(part) for split, part in (("dev", data.dev), ("test", data.test)) if part is not None}
     corpora = [part.corpus for part in (data.train, data.dev, data.test) if part is not None]
@@ -158,7 +161,11 @@ def _check_texts(data: RetrievalData, found: _Findings) -> None:
 
 
 def _contradicting(train: TrainingPairs) -> np.ndarray:
-    rows = [row for row, (positive, bad) in enumerate(zip(train.positives, train.negatives, strict=True)) if bad and _hits(train.corpus, int(positive), bad)]
+    rows = [
+        row
+        for row, (positive, bad) in enumerate(zip(train.positives, train.negatives, strict=True))
+        if bad and _hits(train.corpus, int(positive), bad)
+    ]
     return np.asarray(rows, dtype=np.int64)
 
 
@@ -232,7 +239,7 @@ def _truncated(data: RetrievalData, token_counter: TokenCounter, max_tokens: int
 
 def _spread(texts: Sequence[str]) -> list[str]:
     rows = np.linspace(0, len(texts) - 1, min(len(texts), _COUNTED)).astype(np.int64)
-    return [texts[row] for row in rows]
+    return [texts[int(row)] for row in rows]
 
 
 def drop_bad_pairs(data: RetrievalData) -> RetrievalData:

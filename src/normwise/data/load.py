@@ -45,7 +45,7 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
         >>> load_data(DataConfig(name="pyhton-docs"), seed=0)
         Traceback (most recent call last):
         ...
-        normwise.core.errors.InputError: data 'pyhton-docs' is unknown: did you mean python-docs?
+        normwise.core.errors.InputError: data 'pyhton-docs' is unknown: did you mean python-docs or python-calls?
     """
     if (config.dev or config.test) and config.name in BUILTIN:
         raise InputError(f"data.dev and data.test belong to files of named columns; {config.name!r} brings its own splits")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -67,7 +66,8 @@ def build_python_calls(*, roots: Sequence[str] | None = None, cache_dir: Path | 
         )
     queries = np.asarray(table["query"], dtype=object)
     targets = np.asarray(table["target"], dtype=np.int64)
-    clusters = {split: components([[("file", table["source"][row]), ("target", int(targets[row]))] for row in np.flatnonzero(splits == split)]) for split in sizes}
+    depends = [[("file", source), ("target", target)] for source, target in zip(table["source"], table["target"], strict=True)]
+    clusters = {split: components([depends[row] for row in np.flatnonzero(splits == split)]) for split in sizes}
     judged: dict[str, Judged] = {}
     for split in ("dev", "test"):
         rows = np.flatnonzero(splits == split)
@@ -105,8 +105,8 @@ def _build(sources: SourceSet) -> BuiltTables:
                 names.defined.add(name)
                 documentation.setdefault(f"{source.module}:{name}", f"{signature_of(node, name)}\n{docstring}")
             modules[source.module] = names
-            sites = call_sites(tree, imports_of(tree, source, everywhere=True))
-            found += [(source.module, site) for site in sites if site.dotted.partition(".")[0] in tops]
+            calls = call_sites(tree, imports_of(tree, source, everywhere=True))
+            found += [(source.module, site) for site in calls if site.dotted.partition(".")[0] in tops]
     resolver = Resolver(modules)
     sites: list[_Site] = [(module, site, target) for module, site in found if (target := resolver.resolve(site.dotted)) is not None]
     left_out["calls of names without documentation"] = len(found) - len(sites)
@@ -162,11 +162,12 @@ def split_of(module: str) -> str:
 
 def _choose(sites: Sequence[_Site]) -> list[tuple[str, _Site]]:
     """Test, dev and train call sites, in that order; the hash of a site's place is its lot in the draw."""
-    lots = sorted((stable_fraction(f"{module} {site.line} {site.dotted}"), module, site.line, number) for number, (module, site, _) in enumerate(sites))
+    lots = sorted((stable_fraction(f"{module} {site.line} {site.dotted}"), number) for number, (module, site, _) in enumerate(sites))
     by_split: dict[str, list[tuple[str, _Site]]] = {"test": [], "dev": [], "train": []}
     seen: set[str] = set()
     splits: dict[str, str] = {}
-    for _, module, _, number in lots:
+    for _, number in lots:
+        module = sites[number][0]
         split = splits.setdefault(module, split_of(module))
         if split != "train" and module in seen:
             continue
@@ -177,7 +178,7 @@ def _choose(sites: Sequence[_Site]) -> list[tuple[str, _Site]]:
 
 
 def masked_context(lines: Sequence[str], site: CallSite, target: str) -> str | None:
-    """The code around a call, every occurrence of the called name replaced by `<mask>`.
+    r"""The code around a call, every occurrence of the called name replaced by `<mask>`.
 
     Masked are the name as written and as defined, ignoring case: wherever they stand when they have 5 characters or more,
     else where no letter or digit adjoins them.
@@ -193,7 +194,7 @@ def masked_context(lines: Sequence[str], site: CallSite, target: str) -> str | N
     Example:
         >>> site = CallSite(2, 2, "np.mean", "numpy.mean")
         >>> masked_context(["values = load(path)", "mean_value = np.mean(values)"], site, "numpy:mean")
-        'values = load(path)\\n<mask>_value = np.<mask>(values)'
+        'values = load(path)\n<mask>_value = np.<mask>(values)'
     """
     first = max(1, site.line - _BEFORE)
     last = min(len(lines), min(site.end_line, site.line + _INSIDE) + _AFTER)

@@ -49,7 +49,9 @@ def build_python_docs(*, roots: Sequence[str] | None = None, cache_dir: Path | N
     table = tables["functions"]
     count = len(table["query"])
     if count < 4:
-        raise InputError(f"{NAME}: {count} documented functions found in {len(sources.files)} files: at least 4 are needed; add folders to data.roots")
+        raise InputError(
+            f"{NAME}: {count} documented functions found in {len(sources.files)} files: at least 4 are needed; add folders to data.roots"
+        )
     corpus = Corpus(tuple(table["id"]), tuple(table["code"]))
     splits = np.asarray(table["split"])
     queries = np.asarray(table["query"], dtype=object)
@@ -128,7 +130,6 @@ def _functions(source: SourceFile, text: str, tree: ast.Module, left_out: Counte
             continue
         rows.setdefault(name, (f"{source.module}:{name}", summary, code, source.module))
     return list(rows.values())
-
 
 
 def split_groups(modules: Sequence[str]) -> tuple[list[str], str]:

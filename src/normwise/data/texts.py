@@ -46,10 +46,10 @@ def lone_surrogate(text: str) -> bool:
 
 
 def normalize_text(text: str) -> str:
-    """The form under which two texts are near-duplicates: case folded, every run of whitespace one space.
+    r"""The form under which two texts are near-duplicates: case folded, every run of whitespace one space.
 
     Example:
-        >>> normalize_text("  Return the\\n MEAN ")
+        >>> normalize_text("  Return the\n MEAN ")
         'return the mean'
     """
     return " ".join(text.casefold().split())

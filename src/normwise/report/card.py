@@ -93,7 +93,7 @@ def _contract(facts: CardFacts, similarity: Similarity) -> str:
 
 
 def _usage(facts: CardFacts, similarity: Similarity) -> str:
-    name = json.dumps(_code(facts.name), ensure_ascii=False)
+    name = json.dumps(_code(facts.load_from), ensure_ascii=False)
     code = f"""from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer({name})
@@ -182,7 +182,7 @@ def _serving(facts: CardFacts, similarity: Similarity) -> str:
             "The ranking needs the candidates’ norms: a server that normalizes breaks it in silence. Where that cannot be switched off, "
             "store the norm in a field (payload) beside the vector and multiply the served score by it."
         )
-    check = _fence("python", _code(recipes.deploy_check(facts.name)))
+    check = _fence("python", _code(recipes.deploy_check(facts.load_from)))
     note = "Versions change this. Check each deployment and each endpoint once:"
     return "\n\n".join(["## Serve it", lead, "\n".join(recipes.server_table()), note, check])
 

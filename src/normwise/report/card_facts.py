@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from normwise.core.records import Comparison, Decision, RunResult, StageResult
 from normwise.report.svg import finite
+from normwise.report.words import decided_run
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -27,7 +28,8 @@ class CardFacts:
     """What the card says; everything comes from the caller, and what is None or empty is called not measured.
 
     Attributes:
-        name: the model's title, and what `SentenceTransformer(...)` is given in the examples.
+        name: the model's title.
+        load_from: what `SentenceTransformer(...)` is given in the examples: the hub id or folder people load it from.
         similarity: the contract that was chosen.
         temperature: what divided the score at the end of training.
         base_model: hub id of the encoder it was trained from; a path is not put in the header.
@@ -41,6 +43,7 @@ class CardFacts:
 
     name: str
     similarity: str
+    load_from: str = "path/to/this/model"
     temperature: float | None = None
     base_model: str | None = None
     license: str | None = None
@@ -91,6 +94,4 @@ def summarize_norms(norms: Sequence[float]) -> NormSummary | None:
 
 def saved_run(facts: CardFacts) -> RunResult | None:
     """The run that the decision names, or None."""
-    named = [run for run in facts.runs if facts.decision and run.name == facts.decision.run]
-    exact = [run for run in named if facts.decision and run.similarity == facts.decision.similarity]
-    return next(iter(exact or named), None)
+    return decided_run(facts.runs, facts.decision) if facts.decision else None

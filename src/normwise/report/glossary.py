@@ -59,7 +59,7 @@ GEOMETRY = {
     "isoscore": "IsoScore: 1 uses all dimensions equally, 0 uses one.",
     "effective_rank": "Effective rank of the vectors: how many dimensions are in use.",
     "a4": "Hubness: skewness of how often a candidate is among the 10 nearest. High: few candidates answer many queries.",
-    "hub": "How much the most frequent candidates take of all first places.",
+    "hub": "Share of queries whose first hit is the most frequent candidate. High: one candidate answers too much.",
     "a5": "Uniformity or alignment of the unit vectors.",
     "a5_uniformity": "Uniformity: log mean exp(−2 · squared distance) of unit vectors. Lower is more spread out.",
     "a5_alignment": "Alignment: mean squared distance of a query’s direction to its positive’s. Lower is closer.",

@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from normwise.core.records import ReportFigures, RunResult, StageResult
 from normwise.report.svg import WIDTH, Scale, clean, finite, plot_area, point, series_class, text, value_range
+from normwise.report.words import arm_numbers
 
 MAX_POINTS = 1500
 MAX_CURVE = 300
@@ -42,10 +43,12 @@ def traces(runs: Sequence[RunResult], key: str) -> list[Trace]:
     """The lines of one logged quantity.
 
     The steps of a later stage go on where the stage before ended, unless they were logged that way already. A stage
-    whose name was seen before starts another line of the same run: that is another seed.
+    whose name was seen before starts another line of the same run: that is another seed. Runs of one name share a number.
     """
     lines: list[Trace] = []
-    for number, run in enumerate(runs, start=1):
+    numbers = arm_numbers(runs)
+    for run in runs:
+        number = numbers[run.name]
         for stages in _sequences(run.stages):
             segments = []
             before = 0
@@ -62,7 +65,7 @@ def traces(runs: Sequence[RunResult], key: str) -> list[Trace]:
 def _sequences(stages: Sequence[StageResult]) -> Iterator[list[StageResult]]:
     current: list[StageResult] = []
     for stage in stages:
-        if False:
+        if any(stage.name == other.name for other in current):
             yield current
             current = []
         current.append(stage)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normwise.core.records import Comparison, RunResult, TrainResult
+from normwise.core.records import METRICS, Comparison, RunResult, TrainResult
 from normwise.core.similarity import Similarity
 from normwise.report import glossary, plots, words
 from normwise.report.cells import MAIN_METRIC, cells, geometry_view, interval_fact, markup, note_view
@@ -17,10 +17,12 @@ from normwise.report.svg import SERIES, finite, series_class
 
 def train_view(result: TrainResult) -> dict[str, Any]:
     """Every value that `train.html` reads."""
-    chosen = words.chosen_run(result)
+    chosen = words.decided_run(result.runs, result.decision)
     runs = _run_views(result, chosen)
     figures = result.figures
-    gates = _gates(result.runs)
+    numbers = words.arm_numbers(result.runs)
+    firsts = words.first_of_each(result.runs)
+    arms = [_arm_view(run, numbers[run.name]) for run in firsts]
     return {
         "title": f"normwise: {result.decision.run or result.decision.similarity} on {result.data}",
         "data": result.data,
@@ -32,24 +34,24 @@ def train_view(result: TrainResult) -> dict[str, Any]:
         "claims": [{"text": text, "outcome": outcome, "tone": outcome.split()[0]} for text, outcome in result.claims.items()],
         "claims_summary": words.claims_summary(result.claims),
         "runs": runs,
+        "arms": arms,
         "comparison_lead": _comparison_lead(result),
         "dev_metrics": [words.metric_name(m) for m in _dev_metrics(result.runs)],
         "test_metrics": [words.metric_name(m) for m in words.metric_order([run.metrics for run in result.runs])],
         "forests": _run_forests(result, chosen),
-        "comparisons": [_comparison_view(row) for row in result.comparisons],
-        "difference_plot": _differences(result),
-        "curves": _curves(result.runs, main=True),
-        "shared_stages": _share_stages(result.runs),
-        "more_curves": _curves(result.runs, main=False),
+        "comparisons": _comparisons(result),
+        "curves": _curves(firsts, main=True),
+        "shared_stages": _share_stages(firsts),
+        "more_curves": _curves(firsts, main=False),
         **_vector_views(result, chosen),
         "has_norms": bool(finite(figures.norms_candidates) or finite(figures.norms_queries)),
         "has_directions": bool(figures.directions) and len(figures.direction_norm_percentiles) == len(figures.directions),
-        "geometry": geometry_view([(view, run.geometry) for view, run in zip(runs, result.runs, strict=True)]),
-        "gates": gates,
+        "geometry": geometry_view([(view, run.geometry) for view, run in zip(arms, firsts, strict=True)]),
+        "gates": _gates(firsts),
         "stage_notes": list(dict.fromkeys(note for run in result.runs for stage in run.stages for note in stage.notes)),
         "data_notes": [note_view(note) for note in result.data_notes],
         "hygiene": [(glossary.plain_name(key.replace(".", " · ")), value) for key, value in words.flat(result.hygiene)],
-        "stages": _stages(result.runs, runs),
+        "stages": _stages(firsts, arms),
         "settings": _as_json(result.settings) if result.settings else "",
         "command": result.command,
         "load": _load_code(result.model),
@@ -65,7 +67,7 @@ def _facts(result: TrainResult, chosen: RunResult | None) -> list[dict[str, str]
     return [
         interval_fact(f"{metric} on {result.decision.split}, which decided", dev),
         interval_fact(f"{metric} on test, for the report", test),
-        {"name": "Compared", "value": words.counted(len(result.runs), "run"), "detail": words.seeds_words(result)},
+        {"name": "Compared", "value": words.counted(len(words.arm_numbers(result.runs)), "run"), "detail": _compared(result)},
         {"name": "Time in all", "value": words.duration(result.seconds), "detail": "training and evaluation"},
     ]
 
@@ -80,23 +82,42 @@ def _tone(number: int) -> str:
     return f"c{(number - 1) % SERIES + 1}"
 
 
+def _compared(result: TrainResult) -> str:
+    rankings = list(dict.fromkeys(run.similarity for run in result.runs))
+    each = (
+        f"each ranked by {' and by '.join(rankings)}; "
+        if len(rankings) > 1 and len(result.runs) > len(words.arm_numbers(result.runs))
+        else ""
+    )
+    return each + words.seeds_words(result)
+
+
+def _arm_view(run: RunResult, number: int) -> dict[str, Any]:
+    how = " → ".join(dict.fromkeys(f"{stage.similarity} ({stage.trainable})" for stage in run.stages))
+    return {
+        "number": number,
+        "name": run.name,
+        "tone": _tone(number),
+        "dashed": "dash" in series_class(number),
+        "how": how,
+        "curve": bool(run.stages),
+    }
+
+
 def _run_views(result: TrainResult, chosen: RunResult | None) -> list[dict[str, Any]]:
+    numbers = words.arm_numbers(result.runs)
     dev_tables = [run.dev for run in result.runs]
     test_tables = [run.metrics for run in result.runs]
     test_metrics = words.metric_order(test_tables)
     return [
         {
-            "number": number,
-            "name": run.name,
-            "tone": _tone(number),
-            "dashed": "dash" in series_class(number),
+            **_arm_view(run, numbers[run.name]),
             "similarity": run.similarity,
-            "how": " → ".join(dict.fromkeys(f"{stage.similarity} ({stage.trainable})" for stage in run.stages)),
             "chosen": run is chosen,
-            "dev": cells(dev_tables, number - 1, _dev_metrics(result.runs)),
-            "test": cells(test_tables, number - 1, test_metrics),
+            "dev": cells(dev_tables, row, _dev_metrics(result.runs)),
+            "test": cells(test_tables, row, test_metrics),
         }
-        for number, run in enumerate(result.runs, start=1)
+        for row, run in enumerate(result.runs)
     ]
 
 
@@ -108,11 +129,18 @@ def _comparison_lead(result: TrainResult) -> str:
 
 
 def _run_forests(result: TrainResult, chosen: RunResult | None) -> list[dict[str, Any]]:
+    numbers = words.arm_numbers(result.runs)
+    several = len(numbers) < len(result.runs)
     out = []
     for split, tables in ((result.decision.split, [run.dev for run in result.runs]), ("test", [run.metrics for run in result.runs])):
         rows = [
-            ForestRow(name=run.name, interval=table[MAIN_METRIC], number=number, mark="chosen" if run is chosen else "")
-            for number, (run, table) in enumerate(zip(result.runs, tables, strict=True), start=1)
+            ForestRow(
+                name=f"{run.name} ({run.similarity})" if several else run.name,
+                interval=table[MAIN_METRIC],
+                number=numbers[run.name],
+                mark="chosen" if run is chosen else "",
+            )
+            for run, table in zip(result.runs, tables, strict=True)
             if MAIN_METRIC in table
         ]
         title = f"{words.metric_name(MAIN_METRIC)} on {split}"
@@ -121,16 +149,25 @@ def _run_forests(result: TrainResult, chosen: RunResult | None) -> list[dict[str
     return out
 
 
-def _differences(result: TrainResult) -> Any:
-    rows = [
-        ForestRow(
-            name=f"{row.candidate} − {row.baseline}" + ("" if row.metric == MAIN_METRIC else f" ({words.metric_name(row.metric)})"),
-            interval=row.difference,
+def _comparisons(result: TrainResult) -> list[dict[str, Any]]:
+    """Paired comparisons by split; the figure holds the ranking metrics, which share one scale."""
+    groups = []
+    for split in dict.fromkeys(row.split for row in result.comparisons):
+        rows = [row for row in result.comparisons if row.split == split]
+        drawn = [
+            ForestRow(
+                name=f"{row.candidate} − {row.baseline}",
+                interval=row.difference,
+                mark="" if row.metric == MAIN_METRIC else words.metric_name(row.metric),
+            )
+            for row in rows
+            if row.metric in METRICS
+        ]
+        svg = markup(forest(drawn, title=f"Paired differences on {split}", zero=True))
+        groups.append(
+            {"split": split, "decided": split == result.decision.split, "svg": svg, "rows": [_comparison_view(row) for row in rows]}
         )
-        for row in result.comparisons
-        if row.split == result.decision.split
-    ]
-    return markup(forest(rows, title="Paired differences", zero=True))
+    return groups
 
 
 def _comparison_view(row: Comparison) -> dict[str, str]:

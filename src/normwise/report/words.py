@@ -111,10 +111,25 @@ def geometry_number(value: float | None) -> str:
     return f"{value:.3f}".replace("-", "−")
 
 
-def chosen_run(result: TrainResult) -> RunResult | None:
-    """The run that the decision names (by similarity too where a name occurs twice), or None."""
-    named = [run for run in result.runs if run.name == result.decision.run]
-    exact = [run for run in named if run.similarity == result.decision.similarity]
+def arm_numbers(runs: Sequence[RunResult]) -> dict[str, int]:
+    """One number for each name, from 1 in order of appearance: an arm may stand under several rankings."""
+    return {name: number for number, name in enumerate(dict.fromkeys(run.name for run in runs), start=1)}
+
+
+def first_of_each(runs: Sequence[RunResult]) -> list[RunResult]:
+    """One result for each name: what does not depend on the ranking (curves, geometry, stages) is shown once."""
+    firsts: dict[str, RunResult] = {}
+    for run in runs:
+        firsts.setdefault(run.name, run)
+    return list(firsts.values())
+
+
+def decided_run(runs: Sequence[RunResult], decision: Decision) -> RunResult | None:
+    """The run that a decision names, with its similarity or that one's ranking where a name occurs twice; or None."""
+    named = [run for run in runs if run.name == decision.run]
+    similarity = known_similarity(decision.similarity)
+    wanted = (decision.similarity, similarity.ranking.value if similarity else None)
+    exact = [run for name in wanted for run in named if run.similarity == name]
     return next(iter(exact or named), None)
 
 
@@ -147,7 +162,7 @@ def claims_summary(claims: Mapping[str, str]) -> str:
 
 def seeds_words(result: TrainResult) -> str:
     """How many seeds the runs have, and what that allows to say."""
-    counts = sorted({len(set(run.seeds)) for run in result.runs})
+    counts = sorted({len(set(run.seeds)) for run in result.runs if run.seeds})
     if not counts:
         return NOT_MEASURED
     if counts == [1]:

@@ -100,8 +100,9 @@ def _check(indices: np.ndarray, relevance: Sequence[Mapping[int, float]], *, can
     if indices.shape[1] == 0:
         raise InputError("indices have no column: expected at least one ranked candidate per query")
     if candidates is not None and indices.shape[1] < min(CUTOFF, candidates):
+        needed = min(CUTOFF, candidates)
         raise InputError(
-            f"indices hold {indices.shape[1]} of {candidates} candidates; recall@{CUTOFF} needs {min(CUTOFF, candidates)}: search with a larger k"
+            f"indices hold {indices.shape[1]} of {candidates} candidates; recall@{CUTOFF} needs {needed}: search with a larger k"
         )
     if indices.size and indices.min() < 0:
         raise InputError(f"indices hold the row {indices.min()}; expected rows >= 0")

@@ -1,0 +1,100 @@
+"""Writing a set as a BEIR folder that `load_data` reads back equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from normwise.core.errors import InputError
+from normwise.core.files import whole_folder, write_json, write_text
+from normwise.data.beir import SIDE_FILE, SPLITS
+from normwise.data.lines import json_line, tsv_text
+from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+
+_HEADER = ("query-id", "corpus-id", "score")
+
+
+def export_beir(data: RetrievalData, out: Path, *, overwrite: bool = False) -> Path:
+    """Write corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, whole or not at all.
+
+    Every training pair becomes a query of its own, so that repeated queries, order and explicit negatives (grade 0)
+    survive. Where a split searches only a part of the candidates, `candidates/{split}.tsv` lists them; plain BEIR tools
+    do not read that file and search the whole corpus. `normwise-data.json` keeps name, kind and notes.
+
+    Args:
+        data: the set.
+        out: the folder; must not exist unless `overwrite`.
+        overwrite: replace it.
+
+    Returns:
+        `out`.
+
+    Raises:
+        InputError: `out` exists, or an id holds a tab or line break.
+        WorkError: the disk refused.
+    """
+    parts: dict[str, TrainingPairs | Judged] = {split: part for split in SPLITS if (part := getattr(data, split)) is not None}
+    if not parts:
+        raise InputError(f"{data.name} has no split to export")
+    texts: dict[str, str] = {}
+    for part in parts.values():
+        for key, text in zip(part.corpus.ids, part.corpus.texts, strict=True):
+            if texts.setdefault(key, text) != text:
+                raise InputError(f"{data.name}: candidate id {key!r} stands for two texts in different splits: give ids that are distinct")
+    keys = _query_ids(parts)
+    _check_ids([*texts, *(key for mine in keys.values() for key in mine)])
+    with whole_folder(out, overwrite=overwrite) as folder:
+        write_text(folder / "corpus.jsonl", "".join(json_line({"_id": key, "title": "", "text": text}) for key, text in texts.items()))
+        write_text(folder / "queries.jsonl", "".join(_query_lines(parts, keys)))
+        for split, part in parts.items():
+            rows = _pair_rows(part, keys[split]) if isinstance(part, TrainingPairs) else _grade_rows(part)
+            write_text(folder / "qrels" / f"{split}.tsv", tsv_text(iter([_HEADER, *rows])))
+            if part.corpus.ids != tuple(texts):
+                write_text(folder / "candidates" / f"{split}.tsv", tsv_text(iter([("corpus-id",), *((key,) for key in part.corpus.ids)])))
+        side = {"name": data.name, "kind": data.kind, "notes": list(data.notes), "skewed": data.skewed, "splits": list(parts)}
+        write_json(folder / SIDE_FILE, side)
+    return out
+
+
+def _query_ids(parts: dict[str, TrainingPairs | Judged]) -> dict[str, tuple[str, ...]]:
+    keys: dict[str, tuple[str, ...]] = {split: part.query_ids for split, part in parts.items() if isinstance(part, Judged)}
+    taken = {key for mine in keys.values() for key in mine}
+    if sum(map(len, keys.values())) != len(taken):
+        raise InputError("dev and test share a query id: give every query its own id")
+    if "train" in parts:
+        prefix = "train-"
+        while any(key.startswith(prefix) for key in taken):
+            prefix = f"_{prefix}"
+        keys = {"train": tuple(f"{prefix}{row}" for row in range(len(parts["train"]))), **keys}
+    return keys
+
+
+def _check_ids(ids: Iterable[str]) -> None:
+    for key in ids:
+        if not key or key != key.strip() or any(mark in key for mark in "\t\r\n"):
+            raise InputError(
+                f"id {key!r} is empty, or holds a tab, a line break or outer blanks, which a qrels file cannot hold: rename it"
+            )
+
+
+def _query_lines(parts: dict[str, TrainingPairs | Judged], keys: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    for split, part in parts.items():
+        for row, (key, query) in enumerate(zip(keys[split], part.queries, strict=True)):
+            metadata: dict[str, Any] = {"cluster": int(part.clusters[row])}
+            if isinstance(part, Judged) and not part.relevance[row]:
+                metadata |= {"no_answer": True, "split": split}
+            yield json_line({"_id": key, "text": query, "metadata": metadata})
+
+
+def _pair_rows(train: TrainingPairs, keys: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
+    for key, positive, negatives in zip(keys, train.positives, train.negatives, strict=True):
+        yield key, train.corpus.ids[positive], 1
+        for negative in negatives:
+            yield key, train.corpus.ids[negative], 0
+
+
+def _grade_rows(judged: Judged) -> Iterator[tuple[str, str, str]]:
+    for key, grades in zip(judged.query_ids, judged.relevance, strict=True):
+        for row, grade in grades.items():
+            yield key, judged.corpus.ids[row], f"{grade:g}" if float(f"{grade:g}") == grade else repr(float(grade))

@@ -1,0 +1,289 @@
+"""Measure retrieval under every similarity: exact search, intervals, geometry, and which similarity to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from normwise.core.config import DataConfig
+from normwise.core.errors import InputError, MissingExtraError, near_names
+from normwise.core.files import write_text
+from normwise.core.records import Decision, Evaluation
+from normwise.core.similarity import Similarity, parse_similarity
+from normwise.data.load import load_data
+from normwise.data.sets import Judged, RetrievalData
+from normwise.data.splits import cut
+from normwise.data.vectors import load_row_judgements, load_vectors
+from normwise.theory.bootstrap import clusters_by_target
+from normwise.theory.decision import METRIC, decide
+from normwise.workflows.ranked import PerQuery, Ranked, Relevance, geometry_figures, rank, record, vector_notes
+
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+
+_SPLITS = ("dev", "test")
+
+
+def evaluate(
+    model: str | Path | Encoder,
+    data: str | Path | RetrievalData | Judged,
+    *,
+    split: str = "test",
+    similarity: str = "all",
+    limit_queries: int | None = None,
+    limit_candidates: int | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: bool | None = False,
+    report: Path | None = None,
+) -> Evaluation:
+    """Measure an encoder on judged queries by exact search under the four similarities.
+
+    Where the data have a dev split, the similarity is decided there, so that the figures of test stay untouched by it;
+    else it is decided on the reported queries, and the reason says so.
+
+    Args:
+        model: a folder, a hub id or an open encoder.
+        data: a built-in set, a path, a hub id, loaded data, or one set of judged queries.
+        split: "dev" or "test": which judged queries to report on.
+        similarity: "all", or the one to report.
+        limit_queries: at most so many queries, drawn by `seed`.
+        limit_candidates: at most so many candidates; those that are relevant to a kept query always stay.
+        seed: of cuts, splits, samples and the bootstrap.
+        batch_size: texts per forward pass.
+        progress: show bars; None shows them on a terminal only.
+        report: where to write the HTML page, which must not exist yet; None writes nothing.
+
+    Returns:
+        Metrics with 95% cluster bootstrap intervals, geometry figures (None where undefined), notes and the decision.
+        Queries without a relevant candidate are searched but have no metric; the notes count them.
+
+    Raises:
+        InputError: an unknown name, an empty split, or bad content; MissingExtraError: `report` without its packages.
+
+    Example:
+        `evaluate("runs/demo/model", "python-docs").similarities["dot"]["ndcg@10"].mean`
+    """
+    names = _asked(similarity)
+    _check_report(report)
+    loaded = _load(data, split=split, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
+    judged = _split(loaded, split)
+    encoder = _open(model)
+    candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=batch_size, progress=progress)
+    queries = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
+    ranked = rank(queries, candidates, judged.relevance)
+    run = Path(encoder.name).name or encoder.name
+    if split == "test" and loaded.dev is not None and len(names) > 1 and any(loaded.dev.relevance):
+        dev = loaded.dev
+        if dev.corpus is not judged.corpus and dev.corpus != judged.corpus:
+            candidates_of_dev = encoder.encode_candidates(dev.corpus.texts, batch_size=batch_size, progress=progress)
+        else:
+            candidates_of_dev = candidates
+        vectors = encoder.encode_queries(dev.queries, batch_size=batch_size, progress=progress)
+        decision = _decide(score_judged(vectors, candidates_of_dev, dev), dev.clusters, run=run, split="dev", seed=seed)
+    else:
+        decision = _decide_here(ranked, judged.clusters, names, run=run, split=split, seed=seed)
+    evaluation = record(ranked, names, judged.clusters, geometry=geometry_figures(queries, candidates, ranked, seed=seed), seed=seed)
+    evaluation = evaluation.model_copy(
+        update={
+            "model": encoder.name,
+            "data": loaded.name,
+            "split": split,
+            "notes": (*loaded.notes, *evaluation.notes, *vector_notes(ranked, evaluation, ids=judged.corpus.ids)),
+            "decision": decision,
+        }
+    )
+    return _reported(evaluation, report)
+
+
+def evaluate_vectors(
+    queries: str | Path | np.ndarray,
+    candidates: str | Path | np.ndarray,
+    *,
+    relevance: Relevance | None = None,
+    qrels: str | Path | None = None,
+    clusters: np.ndarray | None = None,
+    similarity: str = "all",
+    seed: int = 0,
+    name: str = "bare vectors",
+    report: Path | None = None,
+) -> Evaluation:
+    """Measure bare vectors by exact search under the four similarities, without a model.
+
+    Args:
+        queries: (B, D) vectors or a `.npy` file of them, which is memory-mapped.
+        candidates: (N, D) vectors or a `.npy` file of them.
+        relevance: for each query, candidate row -> gain; without it and `qrels`, row i answers query i.
+        qrels: in place of `relevance`, a tab-separated file of query row, candidate row, gain.
+        clusters: (B,) whole numbers; None joins queries that share a relevant candidate.
+        similarity: "all", or the one to report.
+        seed: of samples and the bootstrap.
+        name: what the result calls the model.
+        report: where to write the HTML page, which must not exist yet; None writes nothing.
+
+    Returns:
+        As `evaluate`, with split "given"; the decision is made on the same queries, and its reason says so.
+
+    Raises:
+        InputError: a file or array that is not such vectors, shapes or judgements that do not fit.
+
+    Example:
+        >>> found = evaluate_vectors(np.eye(4), np.diag([1.0, 2.0, 3.0, 9.0]))
+        >>> found.similarities["cosine"]["p@1"].mean
+        1.0
+    """
+    names = _asked(similarity)
+    _check_report(report)
+    asked, known = _open_vectors(queries, "queries"), _open_vectors(candidates, "candidates")
+    if asked.shape[1] != known.shape[1]:
+        raise InputError(f"queries have {asked.shape[1]} dimensions, candidates {known.shape[1]}: both must come from one encoder")
+    if relevance is not None and qrels is not None:
+        raise InputError("judgements came twice, as relevance and as qrels: give one")
+    if qrels is not None:
+        relevance = load_row_judgements(qrels, queries=asked.shape[0], candidates=known.shape[0])
+    judged = _judgements(relevance, queries=asked.shape[0], candidates=known.shape[0])
+    groups = clusters_by_target(judged) if clusters is None else np.asarray(clusters)
+    if groups.shape != (asked.shape[0],) or groups.dtype.kind not in "iu":
+        raise InputError(
+            f"clusters are {groups.dtype} of shape {groups.shape}; expected one whole number for each of {asked.shape[0]} queries"
+        )
+    ranked = rank(asked, known, judged)
+    evaluation = record(ranked, names, groups, geometry=geometry_figures(asked, known, ranked, seed=seed), seed=seed)
+    evaluation = evaluation.model_copy(
+        update={
+            "model": name,
+            "data": f"{_name(queries)} x {_name(candidates)}",
+            "notes": (*evaluation.notes, *vector_notes(ranked, evaluation, ids=None)),
+            "decision": _decide_here(ranked, groups, names, run=name, split="given", seed=seed),
+        }
+    )
+    return _reported(evaluation, report)
+
+
+def score_judged(query_vectors: np.ndarray, candidate_vectors: np.ndarray, judged: Judged) -> PerQuery:
+    """Return every metric of every query under both rankings, from one pass of exact search.
+
+    Args:
+        query_vectors: (B, D) raw vectors of `judged.queries`.
+        candidate_vectors: (N, D) raw vectors of `judged.corpus`.
+        judged: the judgements.
+
+    Returns:
+        ranking ("cosine", "dot") -> metric -> (B,) values; NaN for a query without a relevant candidate. The other two
+        similarities rank as one of these: see `Similarity.ranking`.
+
+    Raises:
+        InputError: shapes do not fit, or a value is not finite.
+
+    Example:
+        >>> from normwise.data.sets import Corpus
+        >>> judged = Judged(("q",), ("?",), ({0: 1.0},), Corpus(("a", "b"), ("x", "y")), np.array([0]))
+        >>> score_judged(np.array([[1.0, 0.0]]), np.array([[1.0, 0.1], [5.0, 5.0]]), judged)["dot"]["mrr@10"].tolist()
+        [0.5]
+    """
+    if len(query_vectors) != len(judged) or len(candidate_vectors) != len(judged.corpus):
+        came = f"{len(query_vectors)} query and {len(candidate_vectors)} candidate vectors"
+        raise InputError(f"{came} for {len(judged)} queries and {len(judged.corpus)} candidates: expected one vector each")
+    return rank(query_vectors, candidate_vectors, judged.relevance).metrics
+
+
+def _decide(metrics: PerQuery, clusters: np.ndarray, *, run: str, split: str, seed: int) -> Decision:
+    return decide({(run, ranking): table[METRIC][None] for ranking, table in metrics.items()}, clusters, split=split, seed=seed)[0]
+
+
+def _decide_here(ranked: Ranked, clusters: np.ndarray, names: Sequence[Similarity], *, run: str, split: str, seed: int) -> Decision:
+    if len(names) == 1:
+        return Decision(
+            similarity=names[0].value, run=run, split=split, reason=f"only {names[0].value} was asked for: nothing was compared"
+        )
+    decision = _decide(ranked.metrics, clusters, run=run, split=split, seed=seed)
+    if split == "dev":
+        return decision
+    caution = "decided on the queries reported here, for want of a dev split: a choice should be made on other queries than its figures"
+    return decision.model_copy(update={"reason": f"{decision.reason} ({caution})"})
+
+
+def _asked(similarity: str) -> list[Similarity]:
+    return list(Similarity) if similarity == "all" else [parse_similarity(similarity)]
+
+
+def _load(
+    data: str | Path | RetrievalData | Judged, *, split: str, limit_queries: int | None, limit_candidates: int | None, seed: int
+) -> RetrievalData:
+    if split not in _SPLITS:
+        raise InputError(f"split {split!r} is unknown: {near_names(split, _SPLITS)}")
+    if isinstance(data, str | Path):
+        settings = {"name": str(data), "limit_queries": limit_queries, "limit_candidates": limit_candidates}
+        return load_data(DataConfig.read(settings, source="evaluate"), seed=seed)
+    if isinstance(data, Judged):
+        empty = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=None, skewed=False)
+        data = replace(empty, dev=data) if split == "dev" else replace(empty, test=data)
+    settings = {"name": data.name, "limit_queries": limit_queries, "limit_candidates": limit_candidates}
+    return cut(data, DataConfig.read(settings, source="evaluate"), seed=seed)
+
+
+def _split(data: RetrievalData, split: str) -> Judged:
+    judged = data.dev if split == "dev" else data.test
+    if judged is None or not len(judged):
+        raise InputError(f"{data.name} has no {split} queries: name another split, or give judged queries")
+    return judged
+
+
+def _open(model: str | Path | Encoder) -> Encoder:
+    if not isinstance(model, str | Path):
+        return model
+    if find_spec("sentence_transformers") is None:
+        raise MissingExtraError("sentence-transformers", extra="train")
+    from normwise.models.encoder import Encoder
+
+    return Encoder.load(model)
+
+
+def _open_vectors(vectors: str | Path | np.ndarray, name: str) -> np.ndarray:
+    if isinstance(vectors, str | Path):
+        return load_vectors(vectors)
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind != "f" or 0 in vectors.shape:
+        came = f"{vectors.dtype} of shape {vectors.shape}" if isinstance(vectors, np.ndarray) else type(vectors).__name__
+        raise InputError(f"{name} are {came}; expected a path or a float array of rows of vectors, at least one")
+    return vectors
+
+
+def _judgements(relevance: Relevance | None, *, queries: int, candidates: int) -> Relevance:
+    if relevance is None:
+        if queries > candidates:
+            raise InputError(f"{queries} queries, {candidates} candidates: row i cannot answer query i; give qrels")
+        return [{row: 1.0} for row in range(queries)]
+    if len(relevance) != queries:
+        raise InputError(f"relevance judges {len(relevance)} queries; expected {queries}, one entry per query vector")
+    for query, judged in enumerate(relevance):
+        outside = [row for row in judged if not 0 <= row < candidates]
+        if outside:
+            raise InputError(f"relevance: query {query} names candidate row {outside[0]}; expected 0 to {candidates - 1}")
+    return relevance
+
+
+def _name(vectors: str | Path | np.ndarray) -> str:
+    return Path(vectors).name if isinstance(vectors, str | Path) else "array"
+
+
+def _check_report(report: Path | None) -> None:
+    """Refuse before the work what would fail after it."""
+    if report is None:
+        return
+    if Path(report).exists():
+        raise InputError(f"{report} exists already: choose another name for the report")
+    if find_spec("jinja2") is None:
+        raise MissingExtraError("jinja2", extra="report")
+
+
+def _reported(evaluation: Evaluation, report: Path | None) -> Evaluation:
+    if report is not None:
+        from normwise.report.page import render_evaluation
+
+        write_text(Path(report), render_evaluation(evaluation))
+    return evaluation

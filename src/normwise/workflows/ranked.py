@@ -1,0 +1,111 @@
+"""What one exact search says about vectors: metrics with intervals, geometry, and the notes that belong beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.records import METRICS, Evaluation, MetricTable
+from normwise.core.similarity import Similarity
+from normwise.theory.bootstrap import cluster_mean_interval
+from normwise.theory.geometry import embedding_geometry, hub_share
+from normwise.theory.radial import deciding_test
+from normwise.theory.ranking import CUTOFF, metrics_per_query
+from normwise.theory.search import exact_top_k
+
+Relevance = Sequence[Mapping[int, float]]
+PerQuery = dict[str, dict[str, np.ndarray]]
+
+_BOUND = 0.01
+_HUB = 0.1
+_HUB_QUERIES = 20
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What one search found: metrics per ranking and query, and the first places."""
+
+    metrics: PerQuery
+    first_places: dict[str, np.ndarray]
+    relevance: Relevance
+    candidates: int
+
+
+def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> Ranked:
+    """Search once under both rankings and judge every query."""
+    top = exact_top_k(queries, candidates, k=CUTOFF)
+    return Ranked(
+        metrics={name: metrics_per_query(found.indices, relevance, candidates=candidates.shape[0]) for name, found in top.items()},
+        first_places={name: found.indices[:, 0] for name, found in top.items()},
+        relevance=relevance,
+        candidates=candidates.shape[0],
+    )
+
+
+def record(
+    ranked: Ranked, names: Sequence[Similarity], clusters: np.ndarray, *, geometry: Mapping[str, float | None], seed: int
+) -> Evaluation:
+    """Return a record without names: tables of the asked similarities, counts, geometry and the note of undefined queries."""
+    answered = np.array([any(gain > 0 for gain in judged.values()) for judged in ranked.relevance], dtype=bool)
+    if not answered.any():
+        raise InputError("no query has a relevant candidate, so no metric is defined: check the judgements")
+    notes = []
+    if not answered.all():
+        notes.append(
+            f"{np.count_nonzero(~answered)} of {answered.size} queries have no relevant candidate and are left out of every metric"
+        )
+    tables: dict[str, MetricTable] = {
+        ranking: {metric: cluster_mean_interval(metrics[metric], clusters, seed=seed) for metric in METRICS}
+        for ranking, metrics in ranked.metrics.items()
+    }
+    return Evaluation(
+        model="",
+        data="",
+        split="given",
+        queries=answered.size,
+        candidates=ranked.candidates,
+        clusters=np.unique(clusters[answered]).size,
+        similarities={name.value: tables[name.ranking.value] for name in names},
+        geometry=geometry,
+        notes=tuple(notes),
+    )
+
+
+def geometry_figures(queries: np.ndarray, candidates: np.ndarray, ranked: Ranked, *, seed: int) -> dict[str, float | None]:
+    """Return the geometry of vectors with one best-judged positive per query; None where a figure is undefined."""
+    best = {query: max(judged, key=lambda row: (judged[row], -row)) for query, judged in enumerate(ranked.relevance) if judged}
+    positives = np.asarray(candidates[list(best.values())])
+    figures = embedding_geometry(np.asarray(queries[list(best)]), positives, candidates, seed=seed)
+    # The search saw every query and candidate, so its first places replace those within the samples.
+    figures |= {f"hub_share_{name}": hub_share(rows) for name, rows in ranked.first_places.items()}
+    return {key: None if np.isnan(value) else value for key, value in figures.items()}
+
+
+def vector_notes(ranked: Ranked, evaluation: Evaluation, *, ids: Sequence[str] | None) -> list[str]:
+    """Return what a reader of the figures must know: a norm bound to the direction, weak tests, hubs."""
+    figures, notes = evaluation.geometry, []
+    freedom, test = figures.get("radial_freedom"), deciding_test(figures)
+    if freedom is not None and freedom < _BOUND:
+        notes.append(
+            f"the norm is a function of the direction here ({test} predicts it with held-out R2 {figures[str(test)]:.3f}): "
+            "no radius is free, whatever the training"
+        )
+    elif freedom is not None and figures.get("e3_affine") is None:
+        notes.append("too few candidates for the closed-form tests (5 per dimension): radial_freedom is an upper bound")
+    for ranking, rows in ranked.first_places.items():
+        share = figures.get(f"hub_share_{ranking}")
+        if share is not None and share > _HUB and rows.size >= _HUB_QUERIES and _is_hub(ranked, rows):
+            hub = int(np.argmax(np.bincount(rows)))
+            called = f"row {hub}" if ids is None else repr(ids[hub])
+            notes.append(f"one candidate, {called}, takes {share:.0%} of all first places under {ranking}: a hub")
+    return notes
+
+
+def _is_hub(ranked: Ranked, rows: np.ndarray) -> bool:
+    """Whether the most frequent first place answers less than half of the queries that it wins."""
+    hub = int(np.argmax(np.bincount(rows)))
+    won = np.flatnonzero(rows == hub).tolist()
+    return sum(ranked.relevance[query].get(hub, 0.0) > 0 for query in won) < len(won) / 2

@@ -1,0 +1,144 @@
+"""The whole path on a small set: arms, decision, saved model, page; and what happens when a part of it fails."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from normwise.core.config import PaceConfig
+from normwise.core.errors import InputError, WorkError
+from normwise.core.records import TrainResult
+from normwise.models.encoder import Encoder
+from normwise.workflows import train as train_module
+from normwise.workflows.demo import arms, claims
+from normwise.workflows.train import train
+
+pytestmark = pytest.mark.slow
+
+
+def config_of(beir, small_model, **settings):
+    few = {
+        name: [stage.model_dump(mode="json", exclude_unset=True) for stage in stages]
+        for name, stages in arms(steps=4, batch_size=8, learning_rate=1e-3).items()
+    }
+    values = {
+        "data": {"name": str(beir)},
+        "model": {"name": str(small_model)},
+        "arms": few,
+        "claims": [claim.model_dump(mode="json") for claim in claims()],
+        "bootstrap": 200,
+    }
+    return PaceConfig.read({**values, **settings})
+
+
+@pytest.fixture(scope="session")
+def finished(beir, small_model, tmp_path_factory):
+    """One whole run, and the lines it said."""
+    out, lines = tmp_path_factory.mktemp("run") / "out", []
+    result = train(config_of(beir, small_model), out, command="normwise train --config toy.toml", log=lines.append)
+    return out, result, lines
+
+
+def test_the_run_is_whole(finished):
+    out, result, lines = finished
+    assert sorted(path.name for path in out.iterdir()) == ["model", "report.html", "result.json", "state.json"]
+    assert json.loads((out / "state.json").read_text())["complete"]
+    assert {(run.name, run.similarity) for run in result.runs} == {
+        (arm, ranking) for arm in ("untrained", "cosine", "dot", "pace", "pace-focal") for ranking in ("cosine", "dot")
+    }
+    for run in result.runs:
+        for table in (run.metrics, run.dev):
+            assert set(table) == {"p@1", "mrr@10", "ndcg@10", "recall@1", "recall@10", "recall@100"}
+            for interval in table.values():
+                assert 0 <= interval.ci_low <= interval.mean <= interval.ci_high <= 1
+    assert set(result.claims.values()) == {"undecided at this size"}
+    assert len(result.claims) == len(claims())
+    assert sum("done already" in line for line in lines) == 1
+    assert TrainResult.model_validate_json((out / "result.json").read_text()) == result
+
+
+def test_the_saved_model_is_the_decision(finished):
+    out, result, _ = finished
+    model = SentenceTransformer(str(out / "model"), local_files_only=True)
+    assert model.similarity_fn_name == result.decision.similarity
+    assert result.decision.run in ("cosine", "dot", "pace", "pace-focal")
+    assert result.decision.split == "dev"
+    encoder = Encoder.load(out / "model")
+    texts = ["how to split the parser", "merge"]
+    np.testing.assert_allclose(encoder.encode_queries(texts), model.encode(texts), atol=1e-6)
+    card = (out / "model" / "README.md").read_text()
+    assert "how to open the queue" not in card
+
+
+def test_the_page_stands_alone(finished):
+    out, result, _ = finished
+    page = (out / "report.html").read_text()
+    assert result.decision.run in page
+    assert "normwise train --config toy.toml" in page
+    for remote in ("<script", "<link", 'src="http', "@import"):
+        assert remote not in page
+
+
+def test_a_complete_run_is_not_touched(finished, beir, small_model):
+    out, result, _ = finished
+    with pytest.raises(InputError, match="holds a complete run"):
+        train(config_of(beir, small_model), out)
+    lines = []
+    assert train(config_of(beir, small_model), out, resume=True, log=lines.append) == result
+    assert lines == [f"{out} is complete: nothing to do"]
+    with pytest.raises(InputError, match="other settings"):
+        train(config_of(beir, small_model, seeds=[1]), out, resume=True)
+
+
+def one_arm(beir, small_model):
+    return config_of(beir, small_model, arms={"cosine": [{"name": "cosine", "temperature": 0.05, "steps": 2, "batch_size": 8}]}, claims=[])
+
+
+def test_a_page_that_cannot_be_drawn_loses_nothing(beir, small_model, tmp_path, monkeypatch):
+    def broken(result):
+        raise ValueError("no ink")
+
+    monkeypatch.setattr(train_module, "publish_page", broken)
+    lines = []
+    result = train(one_arm(beir, small_model), tmp_path / "out", log=lines.append)
+    assert result.report is None
+    assert any("no ink" in line for line in lines)
+    assert SentenceTransformer(str(tmp_path / "out" / "model")).encode("x").shape == (64,)
+    assert TrainResult.model_validate_json((tmp_path / "out" / "result.json").read_text()) == result
+
+
+def test_a_failed_save_is_resumed_without_training_again(beir, small_model, tmp_path, monkeypatch):
+    config = one_arm(beir, small_model)
+
+    def full(*args, **kwargs):
+        raise WorkError("could not write model: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_module, "publish_model", full)
+        with pytest.raises(WorkError, match="No space left"):
+            train(config, tmp_path / "out")
+    assert not (tmp_path / "out" / "model").exists()
+    with pytest.raises(InputError, match="pass --resume"):
+        train(config, tmp_path / "out")
+
+    def never(*args, **kwargs):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("normwise.training.recipe.train_stage", never)
+    result = train(config, tmp_path / "out", resume=True)
+    assert (tmp_path / "out" / "model" / "modules.json").is_file()
+    assert result.decision.run == "cosine"
+
+
+def test_data_without_dev_are_refused_before_any_work(beir, small_model, tmp_path):
+    import shutil
+
+    folder = tmp_path / "toy"
+    shutil.copytree(beir, folder)
+    (folder / "qrels" / "dev.tsv").unlink()
+    config = config_of(beir, small_model, data={"name": str(folder)})
+    with pytest.raises(InputError, match="dev split"):
+        train(config, tmp_path / "out")
