@@ -1,7 +1,7 @@
 """What people see: every figure with its interval, every text as it is, undefined where a number is missing."""
 
 from normwise import cli_tables
-from normwise.core.records import Comparison, Decision, Evaluation, GateReport, Interval, RunResult, TrainResult
+from normwise.core.records import Comparison, Decision, Evaluation, GateReport, Interval, Record, RunResult, TrainResult
 
 
 def interval(mean):
@@ -65,6 +65,19 @@ def test_a_record_is_names_and_values(capsys):
     out = capsys.readouterr().out
     for part in ("gate", "figures.max difference", "5e-07", "undefined", "passed", "yes"):
         assert part in out
+
+
+def test_a_list_of_records_is_a_table_of_its_own(capsys):
+    class Plan(Record):
+        stages: tuple[GateReport, ...]
+        warnings: tuple[str, ...] = ()
+
+    cli_tables.show_record("plan", Plan(stages=tuple(GateReport(name=name, passed=False, words="") for name in ("first", "second"))))
+    lines = capsys.readouterr().out.splitlines()
+    assert any("warnings" in line and "none" in line for line in lines)
+    assert any("name" in line and "passed" in line for line in lines)
+    assert any("second" in line and "no" in line for line in lines)
+    assert not any("stages.0" in line for line in lines)
 
 
 def test_rows_share_one_table(capsys):

@@ -57,8 +57,14 @@ def show_training(result: TrainResult) -> None:
 
 
 def show_record(title: str, record: Record) -> None:
-    """Show any record as names and values, nested ones by dotted name."""
-    _show_pairs(stdout_console(), title, dict(_flat(record.model_dump(mode="json", by_alias=True))))
+    """Show any record: names and values, nested ones by dotted name, and a list of records as a table of its own."""
+    values = record.model_dump(mode="json", by_alias=True)
+    tables = {
+        name: rows for name, rows in values.items() if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows)
+    }
+    _show_pairs(stdout_console(), title, dict(_flat({name: value for name, value in values.items() if name not in tables})))
+    for name, rows in tables.items():
+        show_rows(name, rows)
 
 
 def show_rows(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -102,9 +108,6 @@ def _flat(value: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-        for number, inner in enumerate(value):
-            yield from _flat(inner, f"{prefix}.{number}")
     else:
         yield prefix, value
 
@@ -120,6 +123,8 @@ def _interval(value: Interval) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "undefined"
+    if value in ([], {}):
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

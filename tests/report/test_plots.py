@@ -52,7 +52,9 @@ def test_a_repeated_stage_is_another_seed_and_another_line():
 
 def test_one_name_is_one_number():
     stage = a_stage("one", [1, 10], [3.0, 2.0], length=10)
-    lines = plots.traces([a_run(stage, name="a"), a_run(stage, name="b"), a_run(stage, name="a")], "loss")
+    lines = plots.traces(
+        [a_run(stage, name="a"), a_run(stage, name="b"), a_run(stage, name="a").model_copy(update={"similarity": "cosine"})], "loss"
+    )
     assert [line.number for line in lines] == [1, 2, 1]
 
 

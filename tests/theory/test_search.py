@@ -77,6 +77,7 @@ def test_copies_of_one_vector_tie_at_any_distance_and_the_lower_rows_win():
 def test_more_ties_at_the_last_place_than_the_list_can_hold():
     rng = np.random.default_rng(0)
     queries = rng.normal(size=(3, 16)).astype(np.float32)
+    queries[0] = -queries[1]
     candidates = np.tile(rng.normal(size=(1, 16)), (3000, 1)).astype(np.float32)
     candidates[2990] = queries[1] * 10
     found = exact_top_k(queries, candidates, k=5, tile_rows=256)

@@ -305,7 +305,7 @@ class DataConfig(StrictConfig):
 class ClaimConfig(StrictConfig):
     """A claim, written down before the run: one (arm, ranking) has a higher figure than another on the test split.
 
-    `figure` is a ranking metric (`ndcg@10`) or a geometry figure (`e3_knn`, `a1_mean_cosine`, ...), of which there is
+    `figure` is a ranking metric (`ndcg@10`) or a geometry figure (`e3_knn`, `a1_random_cosine`, ...), of which there is
     one value per seed. At least 5 seeds are needed for a verdict; fewer can only say "undecided at this size".
     """
 

@@ -88,7 +88,7 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         yield work
-        os.chmod(work, 0o777 & ~_umask())
+        _open_to_others(work)
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
             os.replace(path, old / path.name)
@@ -102,6 +102,15 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+
+
+def _open_to_others(folder: Path) -> None:
+    """Give a folder and its files the permissions that the user's umask asks for; some writers leave 0600 behind."""
+    mask = _umask()
+    os.chmod(folder, 0o777 & ~mask)
+    for path in folder.rglob("*"):
+        if not path.is_symlink():
+            os.chmod(path, (0o777 if path.is_dir() else 0o666) & ~mask)
 
 
 class RunFolder:

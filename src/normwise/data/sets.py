@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.clusters import renumber
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,14 @@ class TrainingPairs:
         return np.bincount(self.positives, minlength=len(self.corpus)).astype(np.int64)
 
     def subset(self, rows: np.ndarray) -> TrainingPairs:
-        """The pairs at `rows`, in that order, over the same corpus."""
+        """The pairs at `rows`, in that order, over the same corpus; clusters are numbered anew."""
         origin = None if self.origin is None else Origin(self.origin.file, self.origin.rows[rows])
         return TrainingPairs(
             queries=tuple(self.queries[row] for row in rows),
             positives=self.positives[rows],
             negatives=tuple(self.negatives[row] for row in rows),
             corpus=self.corpus,
-            clusters=self.clusters[rows],
+            clusters=renumber(self.clusters[rows]),
             origin=origin,
         )
 
@@ -176,14 +177,14 @@ class Judged:
         return sum(not grades for grades in self.relevance)
 
     def subset(self, rows: np.ndarray) -> Judged:
-        """The queries at `rows`, in that order, over the same corpus."""
+        """The queries at `rows`, in that order, over the same corpus; clusters are numbered anew."""
         origin = None if self.origin is None else Origin(self.origin.file, self.origin.rows[rows])
         return Judged(
             query_ids=tuple(self.query_ids[row] for row in rows),
             queries=tuple(self.queries[row] for row in rows),
             relevance=tuple(self.relevance[row] for row in rows),
             corpus=self.corpus,
-            clusters=self.clusters[rows],
+            clusters=renumber(self.clusters[rows]),
             origin=origin,
         )
 

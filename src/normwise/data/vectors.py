@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -36,8 +37,9 @@ def load_vectors(path: str | Path) -> np.ndarray:
     if not path.is_file():
         raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: expected a .npy file written by numpy.save")
     try:
+        # A broken header reaches Python's own tokenizer, hence TokenError.
         vectors = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError, SyntaxError) as error:
+    except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
         reason = "it holds Python objects" if "object" in str(error).lower() else str(error).splitlines()[0] if str(error) else "unreadable"
         raise InputError(f"{path} is not a .npy file of numbers: {reason}; write it with numpy.save(path, vectors)") from None
     if vectors.ndim != 2:

@@ -113,6 +113,7 @@ def _run_views(result: TrainResult, chosen: RunResult | None) -> list[dict[str, 
         {
             **_arm_view(run, numbers[run.name]),
             "similarity": run.similarity,
+            "first": run.name not in {earlier.name for earlier in result.runs[:row]},
             "chosen": run is chosen,
             "dev": cells(dev_tables, row, _dev_metrics(result.runs)),
             "test": cells(test_tables, row, test_metrics),
@@ -154,20 +155,19 @@ def _comparisons(result: TrainResult) -> list[dict[str, Any]]:
     groups = []
     for split in dict.fromkeys(row.split for row in result.comparisons):
         rows = [row for row in result.comparisons if row.split == split]
-        drawn = [
-            ForestRow(
-                name=f"{row.candidate} − {row.baseline}",
-                interval=row.difference,
-                mark="" if row.metric == MAIN_METRIC else words.metric_name(row.metric),
-            )
-            for row in rows
-            if row.metric in METRICS
-        ]
-        svg = markup(forest(drawn, title=f"Paired differences on {split}", zero=True))
-        groups.append(
-            {"split": split, "decided": split == result.decision.split, "svg": svg, "rows": [_comparison_view(row) for row in rows]}
-        )
+        drawn = [row for row in rows if row.metric in METRICS]
+        baselines = {row.baseline for row in drawn}
+        common = baselines.pop() if len(baselines) == 1 else None
+        title = f"Paired differences on {split}" + (f" to {common}" if common else "")
+        svg = forest([_difference_row(row, named=common is None) for row in drawn], title=title, zero=True)
+        views = [_comparison_view(row) for row in rows]
+        groups.append({"split": split, "decided": split == result.decision.split, "common": common, "svg": markup(svg), "rows": views})
     return groups
+
+
+def _difference_row(row: Comparison, *, named: bool) -> ForestRow:
+    name = f"{row.candidate} − {row.baseline}" if named else row.candidate
+    return ForestRow(name=name, interval=row.difference, mark="" if row.metric == MAIN_METRIC else words.metric_name(row.metric))
 
 
 def _comparison_view(row: Comparison) -> dict[str, str]:

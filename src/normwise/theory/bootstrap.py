@@ -20,7 +20,7 @@ _CHUNK_DRAWS = 1 << 21
 
 def cluster_mean_interval(
     values: Float[np.ndarray, " B"],
-    clusters: Int[np.ndarray, " B"],
+    clusters: Int[np.ndarray, " _"],
     *,
     seed: int,
     level: float = 0.95,
@@ -56,8 +56,8 @@ def cluster_mean_interval(
 
 def paired_difference_interval(
     candidate: Float[np.ndarray, " B"],
-    baseline: Float[np.ndarray, " B"],
-    clusters: Int[np.ndarray, " B"],
+    baseline: Float[np.ndarray, " _"],
+    clusters: Int[np.ndarray, " _"],
     *,
     seed: int,
     level: float = 0.95,
@@ -92,7 +92,7 @@ def paired_difference_interval(
 
 def hierarchical_interval(
     values: Float[np.ndarray, "S B"],
-    clusters: Int[np.ndarray, " B"],
+    clusters: Int[np.ndarray, " _"],
     *,
     seed: int,
     level: float = 0.95,
@@ -145,8 +145,8 @@ def hierarchical_interval(
 
 def paired_hierarchical_interval(
     candidate: Float[np.ndarray, "S B"],
-    baseline: Float[np.ndarray, "S B"],
-    clusters: Int[np.ndarray, " B"],
+    baseline: Float[np.ndarray, "_ _"],
+    clusters: Int[np.ndarray, " _"],
     *,
     seed: int,
     level: float = 0.95,

@@ -20,7 +20,7 @@ Pair = tuple[str, str]
 
 def decide(
     scores: Mapping[Pair, np.ndarray],
-    clusters: Int[np.ndarray, " B"],
+    clusters: Int[np.ndarray, " _"],
     *,
     split: str = "dev",
     seed: int = 0,

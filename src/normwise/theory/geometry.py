@@ -21,8 +21,8 @@ _ANISOTROPY: tuple[str, ...] = ("a1_random_cosine", "a2_mean_direction", "a3_eff
 
 def embedding_geometry(
     queries: Float[np.ndarray, "B D"],
-    positives_of_queries: Float[np.ndarray, "B D"],
-    candidates: Float[np.ndarray, "N D"],
+    positives_of_queries: Float[np.ndarray, "_ _"],
+    candidates: Float[np.ndarray, "N _"],
     *,
     seed: int,
 ) -> dict[str, float]:
@@ -71,9 +71,9 @@ def embedding_geometry(
         raise InputError(f"queries, their positives and candidates have shapes {shapes}; expected (B, D), (B, D) and (N, D)")
     rng = np.random.default_rng(seed)
     rows = _sample(rng, queries.shape[0], SAMPLE_ROWS)
-    asked, answers = np.asarray(queries[rows]), np.asarray(positives_of_queries[rows])
+    asked, answers = _finite_rows("queries", queries, rows), _finite_rows("positives_of_queries", positives_of_queries, rows)
     linear_rows = max(SAMPLE_ROWS, min(_LARGEST_SAMPLE, _ROWS_PER_DIMENSION * candidates.shape[1]))
-    large = np.asarray(candidates[_sample(rng, candidates.shape[0], linear_rows)])
+    large = _finite_rows("candidates", candidates, _sample(rng, candidates.shape[0], linear_rows))
     # The larger sample is in random order of rows here, so that its head is a sample too.
     some = large[:SAMPLE_ROWS]
     return {
@@ -255,6 +255,15 @@ def _positive_norms(vectors: np.ndarray) -> np.ndarray:
 def _tolerance(vectors: np.ndarray) -> float:
     """The spread of log norms that rounding alone gives to vectors stored as unit vectors in this dtype."""
     return 4.0 * max(float(np.finfo(vectors.dtype).eps), float(np.finfo(np.float32).eps))
+
+
+def _finite_rows(name: str, vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    sampled = np.asarray(vectors[rows])
+    bad = np.argwhere(~np.isfinite(sampled))
+    if bad.size:
+        row, column = int(rows[bad[0, 0]]), int(bad[0, 1])
+        raise InputError(f"{name}: row {row}, column {column} is {vectors[row, column]}; expected finite values: drop or repair that row")
+    return sampled
 
 
 def _sample(rng: np.random.Generator, count: int, limit: int) -> np.ndarray:

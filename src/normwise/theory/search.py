@@ -33,7 +33,7 @@ class TopK:
 
 def exact_top_k(
     queries: Float[np.ndarray, "B D"],
-    candidates: Float[np.ndarray, "N D"],
+    candidates: Float[np.ndarray, "N _"],
     *,
     k: int,
     rankings: Sequence[str] = RANKINGS,

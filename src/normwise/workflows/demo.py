@@ -38,7 +38,7 @@ def claims() -> tuple[ClaimConfig, ...]:
             name="direct dot ties the norm to the direction more than PACE (E3)", higher=("dot", dot), lower=("pace", dot), figure="e3_knn"
         ),
         ClaimConfig(
-            name="direct dot is more anisotropic than cosine (A1)", higher=("dot", dot), lower=("cosine", cosine), figure="a1_mean_cosine"
+            name="direct dot is more anisotropic than cosine (A1)", higher=("dot", dot), lower=("cosine", cosine), figure="a1_random_cosine"
         ),
     )
 

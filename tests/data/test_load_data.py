@@ -1,0 +1,173 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normwise.core.config import DataConfig
+from normwise.core.errors import InputError
+from normwise.data.load import load_data
+from normwise.data.splits import hold_out
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+def rows(count, offset=0):
+    return [{"query": f"q{n + offset}", "positive": f"p{n + offset}", "negatives": [f"n{n + offset}"] * (n % 3)} for n in range(count)]
+
+
+def train_keys(data):
+    return {(query, data.train.corpus.texts[row]) for query, row in zip(data.train.queries, data.train.positives, strict=True)}
+
+
+def judged_keys(part):
+    return {(query, part.corpus.texts[row]) for query, grades in zip(part.queries, part.relevance, strict=True) for row in grades}
+
+
+def test_a_file_is_split_by_seed_and_nothing_is_lost(tmp_path):
+    name = write(tmp_path / "x.jsonl", rows(60))
+    one, same, other = (load_data(DataConfig(name=name), seed=seed) for seed in (1, 1, 2))
+    assert one == same
+    assert judged_keys(one.test) != judged_keys(other.test)
+    everything = train_keys(one) | judged_keys(one.dev) | judged_keys(one.test)
+    assert everything == {(f"q{n}", f"p{n}") for n in range(60)}
+    assert (len(one.dev), len(one.test)) == (6, 6)
+    assert "seed 1" in one.notes[0]
+    assert one.train.corpus is one.test.corpus
+    assert not one.skewed
+
+
+def test_whole_clusters_are_held_out(tmp_path):
+    table = [{"query": f"q{n}", "positive": f"p{n // 3}", "source": f"f{n // 6}"} for n in range(90)]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", table)), seed=0)
+    held = {query for query, _ in judged_keys(data.test) | judged_keys(data.dev)}
+    for group in range(15):
+        mine = {f"q{n}" in held for n in range(group * 6, group * 6 + 6)}
+        assert len(mine) == 1
+    assert len(set(data.test.clusters.tolist())) == len({int(query[1:]) // 6 for query in data.test.queries})
+
+
+def test_case_and_space_do_not_hide_a_shared_query(tmp_path):
+    table = [{"query": text, "positive": f"p{n} {text}"} for n in range(30) for text in (f"Query {n}", f"query  {n}")]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", table)), seed=3)
+    held = {" ".join(query.lower().split()) for part in (data.dev, data.test) for query in part.queries}
+    assert not held & {" ".join(query.lower().split()) for query in data.train.queries}
+
+
+def test_popular_targets_fall_back_to_query_splits(tmp_path):
+    table = [{"query": f"q{n}", "positive": "hub" if n % 2 else f"p{n}", "negative": f"n{n}"} for n in range(40)]
+    table += [{"query": f"q{n}", "positive": "hub"} for n in range(0, 40, 2)]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", table)), seed=0)
+    assert "split by query and source only" in data.notes[0]
+    assert data.skewed
+    assert not set(data.train.queries) & set(data.test.queries)
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=80), st.integers(1, 2), st.integers(0, 9))
+def test_hold_out_keeps_clusters_whole(labels, parts, seed):
+    labels = np.unique(labels, return_inverse=True)[1]
+    chosen = hold_out(labels, parts=parts, seed=seed)
+    if chosen is None:
+        return
+    for label in set(labels.tolist()):
+        assert len(set(chosen[labels == label].tolist())) == 1
+    assert (chosen < 0).sum() >= 2
+    assert set(range(parts)) <= set(chosen.tolist())
+
+
+def test_files_for_dev_and_test_are_taken(tmp_path):
+    train, dev = write(tmp_path / "t.jsonl", rows(30)), write(tmp_path / "d.jsonl", rows(5, 100))
+    data = load_data(DataConfig(name=train, dev=dev), seed=0)
+    assert data.dev.queries == tuple(f"q{n}" for n in range(100, 105))
+    assert len(data.test) == 3
+    assert "p104" in data.test.corpus.texts
+    both = load_data(DataConfig(name=train, dev=dev, test=dev), seed=0)
+    assert len(both.train) == 30
+    assert both.notes == ()
+
+
+def test_repeated_queries_become_one_judged_query(tmp_path):
+    test = write(tmp_path / "d.jsonl", [{"query": "a", "positive": "x"}, {"query": "a", "positive": "y"}, {"query": "b", "positive": "y"}])
+    data = load_data(DataConfig(name=write(tmp_path / "t.jsonl", rows(30)), test=test), seed=0)
+    assert [sorted(data.test.corpus.texts[row] for row in grades) for grades in data.test.relevance] == [["x", "y"], ["y"]]
+    assert data.test.clusters.tolist() == [0, 0]
+
+
+def test_limits_cut_the_same_rows_and_keep_what_is_relevant(tmp_path):
+    name = write(tmp_path / "t.jsonl", rows(300))
+    config = DataConfig(name=name, limit_train=50, limit_queries=8, limit_candidates=40)
+    data, again, other = (load_data(config, seed=seed) for seed in (0, 0, 1))
+    assert data == again
+    assert data.train != other.train
+    assert (len(data.train), len(data.dev), len(data.test), len(data.test.corpus)) == (50, 8, 8, 40)
+    assert data.dev.corpus is data.test.corpus
+    whole = load_data(DataConfig(name=name), seed=0)
+    assert judged_keys(data.test) <= judged_keys(whole.test)
+    assert train_keys(data) <= train_keys(whole)
+    assert list(data.test.corpus.ids) == [key for key in whole.test.corpus.ids if key in set(data.test.corpus.ids)]
+
+
+def test_a_limit_below_the_relevant_candidates_says_so(tmp_path):
+    data = load_data(DataConfig(name=write(tmp_path / "t.jsonl", rows(300)), limit_candidates=10), seed=0)
+    assert len(data.test.corpus) == len({row for part in (data.dev, data.test) for grades in part.relevance for row in grades})
+    assert "above limit_candidates = 10" in data.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "message"), [(1, "one row, so its query has no negative"), (3, "cannot be split into training and 2 held-out")]
+)
+def test_too_few_rows_are_refused(tmp_path, count, message):
+    with pytest.raises(InputError, match=message):
+        load_data(DataConfig(name=write(tmp_path / "x.jsonl", rows(count))), seed=0)
+
+
+def test_one_training_row_is_refused_with_dev_and_test_given(tmp_path):
+    held = write(tmp_path / "d.jsonl", rows(3, 50))
+    with pytest.raises(InputError, match=r"1 training pair\(s\): a query needs another row"):
+        load_data(DataConfig(name=write(tmp_path / "x.jsonl", rows(1)), dev=held, test=held), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"name": "no/such/path.jsonl"}, r"no/such/path\.jsonl does not exist"),
+        ({"name": "./no-such-folder/"}, "does not exist: expected a built-in set"),
+        ({"name": "python-doc"}, "did you mean python-docs"),
+        ({"name": "pairs.jsonl", "roots": ["."]}, "roots belongs to a built-in set"),
+        ({"name": "python-docs", "dev": "x.jsonl"}, "brings its own splits"),
+        ({"name": "someone/something-that-is-not-there"}, "could not be loaded from the hub.*give a local path"),
+    ],
+)
+def test_names_that_lead_nowhere(config, message):
+    with pytest.raises(InputError, match=message):
+        load_data(DataConfig(**config), seed=0)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(InputError, match=r"neither a BEIR folder .* it holds notes\.txt"):
+        load_data(DataConfig(name=str(tmp_path)), seed=0)
+
+
+def test_datasets_folders_go_by_name_too(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    table = {"positive": [f"p{n}" for n in range(20)], "anchor": [f"q{n}" for n in range(20)], "negatives": [["a"], []] * 10}
+    datasets.Dataset.from_dict(table).save_to_disk(str(tmp_path / "one"))
+    data = load_data(DataConfig(name=str(tmp_path / "one")), seed=0)
+    assert set(data.train.queries) <= {f"q{n}" for n in range(20)}
+    assert {len(mine) for mine in data.train.negatives} == {0, 1}
+    parts = datasets.DatasetDict(
+        {"train": datasets.Dataset.from_dict(table), "validation": datasets.Dataset.from_dict({k: v[:3] for k, v in table.items()})}
+    )
+    parts.save_to_disk(str(tmp_path / "two"))
+    data = load_data(DataConfig(name=str(tmp_path / "two")), seed=0)
+    assert data.dev.queries == ("q0", "q1", "q2")
+    with pytest.raises(InputError, match="has a dev split of its own"):
+        load_data(DataConfig(name=str(tmp_path / "two"), dev="x.jsonl"), seed=0)
+    datasets.Dataset.from_dict({**table, "positive": ["p", None] * 10}).save_to_disk(str(tmp_path / "bad"))
+    with pytest.raises(InputError, match=r"\[train\]: row 2, column positive: is None"):
+        load_data(DataConfig(name=str(tmp_path / "bad")), seed=0)
