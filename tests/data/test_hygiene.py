@@ -67,7 +67,8 @@ def test_positive_among_its_own_negatives_is_refused_by_row_or_text():
 def test_leaked_pairs_are_refused_up_to_case_and_space():
     report = check_data(toy(texts=("x", "The Answer", "z", " the  ANSWER"), test_queries=("Q1 ",), relevance=({3: 1.0},)))
     assert report.refusals == (
-        "judged pairs that are also training pairs (up to case and whitespace): test, row 1, column query is pairs.jsonl, row 20, column query",
+        "judged pairs that are also training pairs (up to case and whitespace): "
+        "test, row 1, column query is pairs.jsonl, row 20, column query",
     )
     assert report.counts["leaked pairs"] == 1
     shared = check_data(toy(test_queries=("q1",), relevance=({3: 1.0},)))

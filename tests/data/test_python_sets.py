@@ -28,7 +28,8 @@ def library(root: Path, *, modules=10) -> Path:
             name = f"{verb}_{noun}_{number}"
             inner = "\n".join(f"    step_{place}_{k} = values[{k}] * {number + k} + len('{verb}{k}{noun}')" for k in range(3 + place))
             body.append(
-                f'def {name}(values):\n    """{verb.title()} every {noun} of group {"abcdefghij"[number]} in the list."""\n{inner}\n    return step_{place}_0\n'
+                f'def {name}(values):\n    """{verb.title()} every {noun} of group {"abcdefghij"[number]} in the list."""\n'
+                f"{inner}\n    return step_{place}_0\n"
             )
         path = root / noun / "tools.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +179,12 @@ def test_calls_are_split_by_file_and_held_out_files_give_one_query(calls):
 @pytest.mark.parametrize(
     ("lines", "written", "target", "gone"),
     [
-        (["import numpy as np", "def test_asarray(x):", "    Asarray = np.asarray(x)", "    return my_asarray_of(Asarray)"], "np.asarray", "n:asarray", "asarray"),
+        (
+            ["import numpy as np", "def test_asarray(x):", "    Asarray = np.asarray(x)", "    return my_asarray_of(Asarray)"],
+            "np.asarray",
+            "n:asarray",
+            "asarray",
+        ),
         (["value = get(budget, target)", "forget = value.get_all(widget)"], "get", "m:get", None),
     ],
 )  # fmt: skip
@@ -200,7 +206,8 @@ def test_alias_and_definition_are_masked_too():
 
 def test_names_are_resolved_through_imports():
     source = SourceFile(Path("x.py"), "pkg.sub.mod", False, "pkg")
-    code = "import a.b\nimport c.d as e\nfrom ..up import f as g\nfrom . import h\ndef k():\n    from late import m\n    m(1)\na.b.x(e.y(g(h.z(local(1)))))\nobj().w()"
+    code = "import a.b\nimport c.d as e\nfrom ..up import f as g\nfrom . import h\ndef k():\n    from late import m\n    m(1)\n"
+    code += "a.b.x(e.y(g(h.z(local(1)))))\nobj().w()"
     tree = ast.parse(code)
     found = {site.dotted for site in call_sites(tree, imports_of(tree, source, everywhere=True))}
     assert found == {"a.b.x", "c.d.y", "pkg.up.f", "pkg.sub.h.z", "late.m"}

@@ -38,7 +38,9 @@ def test_arrays_that_are_no_vectors_are_named(tmp_path, content, message):
         load_vectors(tmp_path / "x.npy")
 
 
-@pytest.mark.parametrize("content", [b"", b"1,2,3\n", b"PK\x03\x04rest", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': broken\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"1,2,3\n", b"PK\x03\x04rest", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x10\x00{'descr': broken\n"]
+)
 def test_files_that_are_no_arrays_are_named(tmp_path, content):
     (tmp_path / "x.npy").write_bytes(content)
     with pytest.raises(InputError, match="x.npy is not a .npy file of numbers: .*numpy.save"):

@@ -32,7 +32,11 @@ def slow_interval(values, clusters, *, seed, level, samples):
     means = []
     for drawn_clusters, drawn_seeds in zip(rng_clusters, rng_seeds, strict=True):
         pool = [
-            values[s][q] for s in drawn_seeds for c in drawn_clusters for q in used if int(clusters[q]) == names[c] and not math.isnan(values[s][q])
+            values[s][q]
+            for s in drawn_seeds
+            for c in drawn_clusters
+            for q in used
+            if int(clusters[q]) == names[c] and not math.isnan(values[s][q])
         ]
         if pool:
             means.append(sum(pool) / len(pool))

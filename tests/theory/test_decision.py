@@ -124,7 +124,8 @@ def test_refusals(scores, message):
         (-0.2, -0.1, 1, "undecided at this size"),
         (-0.1, 0.1, 9, "undecided at this size"),
         (0.0, 0.1, 9, "undecided at this size"),
-        (-0.1, 0.0, 9, "not reproduced"),
+        (-0.1, 0.0, 9, "undecided at this size"),
+        (0.0, 0.0, 9, "undecided at this size"),
         (None, None, 9, "undecided at this size"),
     ],
 )
@@ -134,4 +135,4 @@ def test_words_follow_the_evidence(low, high, seeds, expected):
 
 def test_words_follow_the_threshold_written_down():
     interval = Interval(mean=0.15, ci_low=0.1, ci_high=0.2)
-    assert [outcome(interval, 5, threshold=t) for t in (0.05, 0.15, 0.2)] == ["reproduced", "undecided at this size", "not reproduced"]
+    assert [outcome(interval, 5, threshold=t) for t in (0.05, 0.15, 0.25)] == ["reproduced", "undecided at this size", "not reproduced"]

@@ -30,7 +30,9 @@ def test_directions_have_norm_one_or_zero(x):
     assert (lengths[norms(x) == 0] == 0).all()
 
 
-@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-30), (np.float32, 1e30), (np.float64, 1e-300), (np.float64, 1e300), (np.float64, 5e-324)])
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float32, 1e-30), (np.float32, 1e30), (np.float64, 1e-300), (np.float64, 1e300), (np.float64, 5e-324)]
+)
 def test_scale_does_not_matter(dtype, scale):
     x = np.array([[3.0, 4.0, 0.0]], dtype=dtype) * dtype(scale)
     assert norms(x)[0] == pytest.approx(5.0 * scale, rel=1e-6)

@@ -22,7 +22,17 @@ from normwise.theory.geometry import (
 from normwise.theory.neighbors import nearest_directions
 
 KEYS = {
-    *("e1_pearson", "e2_spearman", "e3_affine", "e3_ellipsoid", "e3_knn", "e3_ridge", "radial_freedom", "e4_moran", "e5_distance_correlation"),
+    *(
+        "e1_pearson",
+        "e2_spearman",
+        "e3_affine",
+        "e3_ellipsoid",
+        "e3_knn",
+        "e3_ridge",
+        "radial_freedom",
+        "e4_moran",
+        "e5_distance_correlation",
+    ),
     *("a1_random_cosine", "a2_mean_direction", "a3_effective_rank", "a3_isoscore", "a4_hubness", "a5_uniformity", "a5_alignment"),
     *("hub_share_cosine", "hub_share_dot", "norm_mean_queries", "norm_cv_queries", "norm_mean_candidates", "norm_cv_candidates"),
 }

@@ -50,7 +50,9 @@ def test_equals_the_definitions(case):
 
 def test_the_best_order_scores_one():
     found = metrics_per_query(np.array([[2, 0, 1, 3]]), [{0: 2.0, 1: 1.0, 2: 3.0}])
-    assert {m: found[m][0] for m in ("p@1", "mrr@10", "ndcg@10", "recall@10")} == dict.fromkeys(("p@1", "mrr@10", "ndcg@10", "recall@10"), 1.0)
+    assert {m: found[m][0] for m in ("p@1", "mrr@10", "ndcg@10", "recall@10")} == dict.fromkeys(
+        ("p@1", "mrr@10", "ndcg@10", "recall@10"), 1.0
+    )
 
 
 def test_recall_is_over_all_relevant_also_beyond_the_cutoff():

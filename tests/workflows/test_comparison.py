@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from normwise.core.config import ClaimConfig
-from normwise.core.records import METRICS
+from normwise.core.config import ClaimConfig, PaceConfig
+from normwise.core.errors import InputError
+from normwise.core.records import GEOMETRY, METRICS
 from normwise.core.similarity import Similarity
+from normwise.theory.geometry import embedding_geometry
 from normwise.workflows.comparison import Scores, cached_scores, judge_claims, mean_geometry, report_figures, stack
+from normwise.workflows.train import check_claims
 
 
 def scores_of(level, *, queries=60, seed=0, e3=0.1):
@@ -52,7 +55,7 @@ def test_scores_are_computed_once(tmp_path):
 def test_claims_follow_the_evidence(gap, seeds, expected, figure):
     scores = {
         "a": [scores_of(0.5 + gap, seed=s, e3=0.3 + gap + 0.001 * s * (-1) ** s) for s in range(seeds)],
-        "b": [scores_of(0.5, seed=s, e3=0.3) for s in range(seeds)],
+        "b": [scores_of(0.5, seed=s + 100, e3=0.3) for s in range(seeds)],
     }
     outcomes, comparisons = judge_claims([claim(figure)], scores, np.arange(60), samples=400, seed=0)
     assert outcomes == {"a beats b": expected}
@@ -70,7 +73,24 @@ def test_figures_are_bounded_and_true():
     figures = report_figures(queries, candidates, seed=0)
     assert len(figures.norms_candidates) == len(figures.directions) == len(figures.direction_norm_percentiles) == 1_500
     assert figures.norms_queries == pytest.approx(np.linalg.norm(queries, axis=1), rel=1e-4)
-    assert set(np.round(figures.norms_candidates, 3)) <= set(np.round(np.linalg.norm(candidates, axis=1), 3))
+    known = np.sort(np.linalg.norm(candidates, axis=1))
+    drawn = np.array(figures.norms_candidates)
+    place = np.clip(np.searchsorted(known, drawn), 1, len(known) - 1)
+    assert np.minimum(abs(known[place] - drawn), abs(known[place - 1] - drawn)).max() < 1e-4
     assert max(map(abs, figures.random_pair_similarities)) <= 1
     assert min(figures.direction_norm_percentiles) == 0
     assert max(figures.direction_norm_percentiles) == 100
+
+
+def test_the_named_figures_are_those_that_are_measured():
+    vectors = np.random.default_rng(0).normal(size=(60, 4))
+    assert tuple(embedding_geometry(vectors, vectors, vectors, seed=0)) == GEOMETRY
+
+
+def test_a_claim_about_an_unknown_figure_is_refused_with_near_names():
+    arms = {"a": [{"name": "s", "temperature": 0.1}]}
+    config = PaceConfig.read(
+        {"data": {"name": "x"}, "arms": arms, "claims": [{**claim().model_dump(), "lower": ["a", "dot"], "figure": "e3_kn"}]}
+    )
+    with pytest.raises(InputError, match="figure 'e3_kn' is unknown: did you mean e3_knn"):
+        check_claims(config)

@@ -59,7 +59,10 @@ def world(*, prior=0.0, queries=40, candidates=120, seed=0):
 def test_all_four_similarities_equal_a_full_sort_of_their_own_scores():
     """Each score is computed by its definition; two identities and every metric follow, without the shortcut."""
     rng = np.random.default_rng(1)
-    queries, candidates = rng.normal(size=(30, WIDTH)) * rng.lognormal(size=(30, 1)), rng.normal(size=(90, WIDTH)) * rng.lognormal(size=(90, 1))
+    queries, candidates = (
+        rng.normal(size=(30, WIDTH)) * rng.lognormal(size=(30, 1)),
+        rng.normal(size=(90, WIDTH)) * rng.lognormal(size=(90, 1)),
+    )
     relevance = [{int(row): float(gain) for row, gain in zip(rng.permutation(90)[:3], (3, 1, 2), strict=True)} for _ in range(30)]
     found = evaluate_vectors(queries, candidates, relevance=relevance)
     assert list(found.similarities) == [s.value for s in Similarity]

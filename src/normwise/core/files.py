@@ -117,47 +117,60 @@ class RunFolder:
     """A run's folder: new, resumable or complete, never half a model that loads.
 
     `state.json` holds the fingerprint of the settings, the steps done so far (by key) and whether the run is complete.
+    `open` only looks; nothing is made or deleted before `start`, so that a run refused for its data costs nothing.
     """
 
-    def __init__(self, path: Path, fingerprint: str, state: dict[str, Any]) -> None:
+    def __init__(self, path: Path, state: dict[str, Any], *, replaces: bool) -> None:
         self.path = path
         self._state = state
-        self._state["fingerprint"] = fingerprint
+        self._replaces = replaces
 
     @classmethod
     def open(cls, path: Path, *, fingerprint: str, resume: bool, overwrite: bool) -> RunFolder:
-        """Open a folder for a run with these settings.
+        """Look whether a folder may hold a run with these settings.
 
         Args:
             path: the folder.
             fingerprint: a hash of everything that decides the result.
             resume: go on with an unfinished run of the same settings.
-            overwrite: throw an existing run away.
+            overwrite: throw an existing run away (when `start` is called).
 
         Raises:
             InputError: the folder holds a run (or something else) and neither flag allows its use, or it was started
                 with other settings.
         """
+        fresh = {"fingerprint": fingerprint, "complete": False, "done": {}}
+        if path.is_dir() and not any(path.iterdir()) or not path.exists():
+            return cls(path, fresh, replaces=False)
         marker = path / "state.json"
-        if path.exists() and any(path.iterdir()) if path.is_dir() else path.exists():
+        if not marker.is_file():
             if overwrite:
-                if not marker.is_file():
-                    raise InputError(f"{path} is not a run folder of normwise: refusing to delete it; choose another --out")
-                shutil.rmtree(path)
-            elif not marker.is_file():
-                raise InputError(f"{path} holds other files: choose an empty or new folder for --out")
-            else:
-                state = read_json(marker)
-                if not resume:
-                    word = "a complete" if state.get("complete") else "an unfinished"
-                    raise InputError(f"{path} holds {word} run: pass --resume to go on with it, or --overwrite to start again")
-                if state.get("fingerprint") != fingerprint:
-                    raise InputError(f"{path} was started with other settings: resume with the same ones, or pass --overwrite")
-                return cls(path, fingerprint, state)
-        path.mkdir(parents=True, exist_ok=True)
-        folder = cls(path, fingerprint, {"complete": False, "done": {}})
-        folder._save()
-        return folder
+                raise InputError(f"{path} is not a run folder of normwise: refusing to delete it; choose another --out")
+            raise InputError(f"{path} holds other files: choose an empty or new folder for --out")
+        if overwrite:
+            return cls(path, fresh, replaces=True)
+        state = read_json(marker)
+        if not resume:
+            word = "a complete" if state.get("complete") else "an unfinished"
+            raise InputError(f"{path} holds {word} run: pass --resume to go on with it, or --overwrite to start again")
+        if state.get("fingerprint") != fingerprint:
+            raise InputError(f"{path} was started with other settings: resume with the same ones, or pass --overwrite")
+        return cls(path, state, replaces=False)
+
+    def start(self) -> None:
+        """Make the folder ready for work; what it replaces is deleted now.
+
+        Raises:
+            WorkError: the disk refused.
+        """
+        if self._replaces:
+            shutil.rmtree(self.path)
+            self._replaces = False
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkError(f"could not make {self.path}: {error.strerror or error}; choose another folder") from error
+        self._save()
 
     @property
     def complete(self) -> bool:

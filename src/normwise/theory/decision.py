@@ -81,7 +81,7 @@ def outcome(interval: Interval, seeds: int, *, threshold: float = 0.0) -> Outcom
         threshold: written down before the run.
 
     Returns:
-        "reproduced" if the whole interval lies above the threshold, "not reproduced" if it lies wholly at or below it,
+        "reproduced" if the whole interval lies above the threshold, "not reproduced" if it lies wholly below it,
         else "undecided at this size".
 
     Example:
@@ -94,7 +94,7 @@ def outcome(interval: Interval, seeds: int, *, threshold: float = 0.0) -> Outcom
         return "undecided at this size"
     if interval.ci_low > threshold:
         return "reproduced"
-    return "not reproduced" if interval.ci_high <= threshold else "undecided at this size"
+    return "not reproduced" if interval.ci_high < threshold else "undecided at this size"
 
 
 def name_of(pair: Pair) -> str:

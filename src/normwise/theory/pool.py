@@ -91,17 +91,19 @@ class Pool:
         tile_error = self.error(np.arange(tile.first, tile.first + tile.scores.shape[0])).max()
         # One step further down, so that the float32 threshold never lies above the float64 one.
         threshold = np.nextafter((self.floor[queries] - tile_error).astype(np.float32), np.float32(-np.inf))
+        width = tile.scores.shape[1]
         for group, query, start, size in tile.hit_groups(maxima, threshold):
-            width = tile.scores.shape[1]
-            rows = (start + group * size)[:, None] + np.arange(size)
-            values = tile.scores.reshape(-1)[rows * width + query[:, None]]
+            first_rows = start + group * size
+            values = np.take(tile.scores.reshape(-1), (first_rows * width + query)[:, None] + np.arange(size) * width, mode="clip")
             if self.cosine:
-                values *= self.vectors.inverse_norms[tile.first + rows]
+                values *= np.take(self.vectors.inverse_norms, (tile.first + first_rows)[:, None] + np.arange(size), mode="clip")
             hits = np.flatnonzero(values > threshold[query, None])
-            owners = query[hits // size]
-            order = np.argsort(owners, kind="stable")
-            hits = hits[order]
-            self._append(queries.start + owners[order], tile.first + rows.reshape(-1)[hits], values.reshape(-1)[hits])
+            pair, column = np.divmod(hits, size)
+            # Sixteen bits sort by radix; `hit_groups` goes by rows, appending by queries.
+            order = np.argsort(query[pair].astype(np.uint16) if width <= 1 << 16 else query[pair], kind="stable")
+            pair = pair[order]
+            rows = tile.first + first_rows[pair] + column[order]
+            self._append(queries, query[pair], rows, values.reshape(-1)[hits[order]])
 
     def finish(self, queries: slice) -> tuple[Float[np.ndarray, "B K"], Int[np.ndarray, "B K"]]:
         """Return exact scores and rows of the k best, ties to the lower row, for a range of queries."""
@@ -121,23 +123,26 @@ class Pool:
             indices[owners - queries.start] = np.take_along_axis(rows, order, axis=1)
         return scores, indices
 
-    def _append(self, queries: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"], values: Float[np.ndarray, " M"]) -> None:
-        """Append hits (sorted by query), making room first where a query's list is full."""
-        starts = np.flatnonzero(np.diff(queries, prepend=-1))
-        owners, counts = queries[starts], np.diff(starts, append=queries.size)
-        offsets = np.arange(queries.size) - np.repeat(starts, counts)
-        full = self.count[owners] + counts > self.capacity
-        if full.any():
-            self._compress(owners[full])
-            full = self.count[owners] + counts > self.capacity
-            for owner, start, count in zip(owners[full], starts[full], counts[full], strict=True):
-                self._absorb(int(owner), rows[start : start + count])
-            kept = np.repeat(~full, counts)
-            queries, rows, values, offsets = queries[kept], rows[kept], values[kept], offsets[kept]
-        positions = self.count[queries] + offsets
-        self.values[queries, positions] = values
-        self.rows[queries, positions] = rows
-        self.count[owners[~full]] += counts[~full]
+    def _append(
+        self, queries: slice, owners: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"], values: Float[np.ndarray, " M"]
+    ) -> None:
+        """Append hits, sorted by their owner's place within `queries`, making room first where a query's list is full."""
+        counts = np.bincount(owners, minlength=queries.stop - queries.start)
+        starts = np.cumsum(counts) - counts
+        offsets = np.arange(owners.size) - starts[owners]
+        full = np.flatnonzero(self.count[queries] + counts > self.capacity)
+        if full.size:
+            self._compress(queries.start + full)
+            full = full[self.count[queries.start + full] + counts[full] > self.capacity]
+            for owner in full:
+                self._absorb(int(queries.start + owner), rows[starts[owner] : starts[owner] + counts[owner]])
+            counts[full] = 0
+            kept = counts[owners] > 0
+            owners, rows, values, offsets = owners[kept], rows[kept], values[kept], offsets[kept]
+        places = (queries.start + owners) * self.capacity + self.count[queries][owners] + offsets
+        self.values.reshape(-1)[places] = values
+        self.rows.reshape(-1)[places] = rows
+        self.count[queries] += counts
 
     def _compress(self, owners: Int[np.ndarray, " M"]) -> None:
         """Raise the floors of some queries to what their lists prove, and drop what can no longer win."""

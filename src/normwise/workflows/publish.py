@@ -86,6 +86,7 @@ def publish_model(
         CardFacts(
             name=f"{decision.run} on {config.data.name}",
             similarity=contract.similarity.value,
+            load_from=str(out),
             temperature=contract.temperature,
             base_model=contract.base_model,
             dimensions=contract.dimensions,

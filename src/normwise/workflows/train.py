@@ -15,9 +15,9 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.config import NegativeSource, PaceConfig, StageConfig
-from normwise.core.errors import InputError, NormwiseError
+from normwise.core.errors import InputError, NormwiseError, near_names
 from normwise.core.files import RunFolder, read_json, write_json, write_text
-from normwise.core.records import Decision, RunResult, StageResult, TrainResult
+from normwise.core.records import GEOMETRY, METRICS, Decision, RunResult, StageResult, TrainResult
 from normwise.core.similarity import Similarity
 from normwise.data.batches import BatchPlan, choose_plan
 from normwise.data.hygiene import HygieneReport, check_data
@@ -94,30 +94,40 @@ def train(
     say = log or (lambda line: None)
     join_launch()
     main = current_processes().is_main
-    folder = _open(out, config, resume=resume, overwrite=overwrite) if main else None
-    if folder is not None and folder.complete:
+    check_claims(config)
+    folder = _open(out, config, resume=resume, overwrite=overwrite)
+    if folder.complete:
         say(f"{out} is complete: nothing to do")
         return TrainResult.model_validate(read_json(out / "result.json"))
-    barrier()
     data, hygiene = _checked_data(config, say)
-    trained = _train_arms(config, data, out / "work", progress=progress, log=say)
-    if folder is None:
-        barrier()
-        return _of_another_process(config, out)
-    result = _conclude(trained, hygiene, out, command=command, started=started, log=say)
-    folder.close()
-    shutil.rmtree(out / "work", ignore_errors=True)
     barrier()
-    return result
+    if main:
+        folder.start()
+    barrier()
+    trained = _train_arms(config, data, out / "work", progress=progress, log=say)
+    if main:
+        _conclude(trained, hygiene, out, command=command, started=started, log=say)
+        folder.close()
+        shutil.rmtree(out / "work", ignore_errors=True)
+    barrier()
+    return TrainResult.model_validate(read_json(out / "result.json"))
+
+
+def check_claims(config: PaceConfig) -> None:
+    """Refuse a claim about a figure that nobody measures, before anything is trained.
+
+    Raises:
+        InputError: names the claim, and figures with near names.
+    """
+    known = (*METRICS, *GEOMETRY)
+    for claim in config.claims:
+        if claim.figure not in known:
+            raise InputError(f"claim {claim.name!r}: figure {claim.figure!r} is unknown: {near_names(claim.figure, known)}")
 
 
 def _open(out: Path, config: PaceConfig, *, resume: bool, overwrite: bool) -> RunFolder:
     fingerprint = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
     return RunFolder.open(out, fingerprint=fingerprint, resume=resume, overwrite=overwrite)
-
-
-def _of_another_process(config: PaceConfig, out: Path) -> TrainResult:
-    return TrainResult.model_validate(read_json(out / "result.json"))
 
 
 def _checked_data(config: PaceConfig, log: Callable[[str], None]) -> tuple[RetrievalData, HygieneReport]:
@@ -227,9 +237,7 @@ def _scores(trained: Trained, split: str, judged: Judged) -> dict[str, list[Scor
     return scores
 
 
-def _conclude(
-    trained: Trained, hygiene: HygieneReport, out: Path, *, command: str, started: float, log: Callable[[str], None]
-) -> TrainResult:
+def _conclude(trained: Trained, hygiene: HygieneReport, out: Path, *, command: str, started: float, log: Callable[[str], None]) -> None:
     """Decide on dev, then look at test once, save the chosen model, and report."""
     config, data = trained.config, trained.data
     dev, test = _splits(data)
@@ -265,10 +273,10 @@ def _conclude(
         seconds=time.monotonic() - started,
     )
     write_json(out / "result.json", result.model_dump(mode="json"))
-    return _with_page(result, out, log)
+    _draw(result, out, log)
 
 
-def _with_page(result: TrainResult, out: Path, log: Callable[[str], None]) -> TrainResult:
+def _draw(result: TrainResult, out: Path, log: Callable[[str], None]) -> None:
     """Draw the page; when that fails, the model and the result are already safe, and the failure is said."""
     page = out / "report.html"
     result = result.model_copy(update={"report": str(page)})
@@ -278,7 +286,6 @@ def _with_page(result: TrainResult, out: Path, log: Callable[[str], None]) -> Tr
         log(f"the page could not be drawn ({error}); the model and result.json are saved")
         result = result.model_copy(update={"report": None})
     write_json(out / "result.json", result.model_dump(mode="json"))
-    return result
 
 
 def _chosen_node(trained: Trained, decision: Decision, scores: dict[str, list[Scores]]) -> tuple[Node, int]:
