@@ -9,7 +9,6 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
-os.environ.setdefault("MPLBACKEND", "Agg")
 
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook

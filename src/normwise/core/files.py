@@ -20,8 +20,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         WorkError: the disk refused; the old content is untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -84,15 +84,23 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     if path.exists() and not overwrite:
         raise InputError(f"{path} exists already: pass --overwrite to replace it, or choose another folder")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise WorkError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
     try:
         yield work
         _open_to_others(work)
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
             os.replace(path, old / path.name)
-            os.replace(work, path)
+            try:
+                os.replace(work, path)
+            except BaseException:
+                os.replace(old / path.name, path)
+                old.rmdir()
+                raise
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.replace(work, path)
@@ -161,6 +169,7 @@ class RunFolder:
         """Make the folder ready for work; what it replaces is deleted now.
 
         Raises:
+            InputError: the folder cannot be made.
             WorkError: the disk refused.
         """
         if self._replaces:
@@ -169,7 +178,7 @@ class RunFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise WorkError(f"could not make {self.path}: {error.strerror or error}; choose another folder") from error
+            raise InputError(f"{self.path} cannot be made: {error.strerror or error}; choose another --out") from error
         self._save()
 
     @property

@@ -18,7 +18,7 @@ from normwise.core.errors import InputError
 
 # A fixed list, so that machines with the same constraints file see the same set.
 DISTRIBUTIONS = (
-    "accelerate", "click", "datasets", "filelock", "fsspec", "huggingface_hub", "httpx", "jinja2", "joblib", "matplotlib", "networkx",
+    "accelerate", "click", "datasets", "filelock", "fsspec", "huggingface_hub", "httpx", "jinja2", "joblib", "networkx",
     "numpy", "packaging", "pandas", "peft", "pillow", "pyarrow", "pydantic", "pygments", "pyyaml", "rich", "safetensors", "scikit-learn",
     "scipy", "sentence-transformers", "sympy", "torch", "tqdm", "transformers", "typer",
 )  # fmt: skip

@@ -123,9 +123,7 @@ class Pool:
             indices[owners - queries.start] = np.take_along_axis(rows, order, axis=1)
         return scores, indices
 
-    def _append(
-        self, queries: slice, owners: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"], values: Float[np.ndarray, " M"]
-    ) -> None:
+    def _append(self, queries: slice, owners: Int[np.ndarray, " M"], rows: Int[np.ndarray, " M"], values: Float[np.ndarray, " M"]) -> None:
         """Append hits, sorted by their owner's place within `queries`, making room first where a query's list is full."""
         counts = np.bincount(owners, minlength=queries.stop - queries.start)
         starts = np.cumsum(counts) - counts

@@ -24,7 +24,6 @@ from normwise.training.collate import PairCollator
 from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, count_loss_spikes
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
-
 Plan = Callable[[StageConfig, int, int], Sequence[np.ndarray]]
 
 
