@@ -114,9 +114,8 @@ def test_roberta_positions_start_behind_the_padding(tmp_path):
 
 
 def test_radial_head_has_orthonormal_rows_and_is_seeded(make_small):
-    first, again, other = (
-        load_base(ModelConfig.read({"layers": 1, "head": {"dimensions": 64}}), seed=seed, device="cpu") for seed in (5, 5, 6)
-    )
+    settings = ModelConfig.read({"layers": 1, "max_tokens": 64, "head": {"dimensions": 64}})
+    first, again, other = (load_base(settings, seed=seed, device="cpu") for seed in (5, 5, 6))
     weight = first[2].linear.weight.detach()
     torch.testing.assert_close(weight @ weight.T, torch.eye(64), atol=1e-5, rtol=0)
     assert torch.equal(weight, again[2].linear.weight)

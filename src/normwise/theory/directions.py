@@ -9,7 +9,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float
 
-_CHUNK_VALUES = 1 << 20
+_CHUNK_VALUES = 1 << 16
 
 
 def norms(x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " N"]:
@@ -101,10 +101,10 @@ def exact_norms(x: Float[np.ndarray, "N D"], *, name: str) -> Float[np.ndarray, 
 
 
 def row_chunks(rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows that hold about a million values each.
+    """Yield slices of rows that hold about 65,000 values each, few enough to stay in cache.
 
     Example:
-        >>> [(s.start, s.stop) for s in row_chunks(5, 1 << 19)]
+        >>> [(s.start, s.stop) for s in row_chunks(5, 1 << 15)]
         [(0, 2), (2, 4), (4, 5)]
     """
     step = max(1, _CHUNK_VALUES // max(1, width))

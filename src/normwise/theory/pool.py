@@ -11,7 +11,8 @@ from normwise.core.shapes import Float, Int
 
 GROUP = 8
 _UNIT_ROUNDOFF = 2.0**-24
-_GATHER_VALUES = 1 << 20
+_BLOCK_VALUES = 1 << 20
+_GATHER_VALUES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Pool:
     def __init__(self, vectors: Vectors, *, k: int, cosine: bool) -> None:
         count, width = vectors.queries.shape
         self.vectors, self.k, self.cosine = vectors, k, cosine
-        self.capacity = min(2 * k + 64, vectors.candidates.shape[0])
+        self.capacity = min(3 * k + 64, vectors.candidates.shape[0])
         self.relative_error = (width + 16) * _UNIT_ROUNDOFF
         self.values = np.empty((count, self.capacity), dtype=np.float32)
         self.rows = np.empty((count, self.capacity), dtype=np.int64)
@@ -79,18 +80,28 @@ class Pool:
             return np.full(rows.shape, self.relative_error)
         return self.relative_error * self.vectors.candidate_norms[rows]
 
-    def seed(self, queries: slice, values: Float[np.ndarray, "N B"]) -> None:
-        """Set the first floors from the first tile, which holds at least k rows."""
+    def seed(self, queries: slice, tile: Tile, maxima: Float[np.ndarray, "G B"]) -> None:
+        """Set the first floors from the first tile, which holds at least k rows.
+
+        The k-th largest maximum is a floor too, since k groups hold k different rows, and it is near the k-th largest
+        value where groups are many.
+        """
+        values = maxima
+        if maxima.shape[0] < 2 * self.k:
+            rows = slice(tile.first, tile.first + tile.scores.shape[0])
+            values = tile.scores * self.vectors.inverse_norms[rows, None] if self.cosine else tile.scores
         place = values.shape[0] - self.k
         kth = np.partition(values.T, place, axis=1)[:, place]
-        error = self.error(np.arange(values.shape[0])).max()
-        self.floor[queries] = np.maximum(self.floor[queries], kth - error)
+        self.floor[queries] = np.maximum(self.floor[queries], kth - self.tile_error(tile))
+
+    def tile_error(self, tile: Tile) -> float:
+        """Return the largest `error` among the rows of a tile."""
+        return float(self.error(np.arange(tile.first, tile.first + tile.scores.shape[0])).max())
 
     def add(self, queries: slice, tile: Tile, maxima: Float[np.ndarray, "G B"]) -> None:
         """Take in one tile of scores for a block of queries; `maxima` are those of its groups of rows."""
-        tile_error = self.error(np.arange(tile.first, tile.first + tile.scores.shape[0])).max()
         # One step further down, so that the float32 threshold never lies above the float64 one.
-        threshold = np.nextafter((self.floor[queries] - tile_error).astype(np.float32), np.float32(-np.inf))
+        threshold = np.nextafter((self.floor[queries] - self.tile_error(tile)).astype(np.float32), np.float32(-np.inf))
         width = tile.scores.shape[1]
         for group, query, start, size in tile.hit_groups(maxima, threshold):
             first_rows = start + group * size
@@ -109,7 +120,7 @@ class Pool:
         """Return exact scores and rows of the k best, ties to the lower row, for a range of queries."""
         count = queries.stop - queries.start
         scores, indices = np.zeros((count, self.k)), np.tile(np.arange(self.k, dtype=np.int64), (count, 1))
-        step = max(1, _GATHER_VALUES // self.capacity)
+        step = max(1, _BLOCK_VALUES // self.capacity)
         for start in range(queries.start, queries.stop, step):
             owners = np.arange(start, min(start + step, queries.stop))
             owners = owners[self.vectors.query_norms[owners] > 0.0]
@@ -144,7 +155,7 @@ class Pool:
 
     def _compress(self, owners: Int[np.ndarray, " M"]) -> None:
         """Raise the floors of some queries to what their lists prove, and drop what can no longer win."""
-        step = max(1, _GATHER_VALUES // self.capacity)
+        step = max(1, _BLOCK_VALUES // self.capacity)
         for start in range(0, owners.size, step):
             self._compress_block(owners[start : start + step])
 

@@ -17,6 +17,7 @@ from normwise.theory.directions import exact_norms, normalize
 from normwise.theory.pool import GROUP, Pool, Tile, Vectors
 
 _TILE_ROWS = 2048
+_FIRST_TILES = 8
 _BLOCK_VALUES = 1 << 21
 _STRIP_ROWS = 16 * GROUP
 _SMALLEST_NORM, _LARGEST_NORM = 1e-32, 1e36
@@ -72,14 +73,12 @@ def exact_top_k(
     _check_call(queries, candidates, k=k, rankings=rankings, tile_rows=tile_rows)
     vectors = _prepare(queries, candidates)
     k = min(k, candidates.shape[0])
-    tile_rows = GROUP * math.ceil(max(min(tile_rows, candidates.shape[0]), k) / GROUP)
     pools = {name: Pool(vectors, k=k, cosine=name == "cosine") for name in rankings}
-    block = max(1, _BLOCK_VALUES // tile_rows)
     threads = max(1, min(_blas_threads(), math.ceil(queries.shape[0] / 64)))
     ranges = [slice(int(s[0]), int(s[-1]) + 1) for s in np.array_split(np.arange(queries.shape[0]), threads) if s.size]
     with _one_blas_thread_each(threads), ThreadPoolExecutor(max_workers=threads) as executor:
-        workers = [_Worker(vectors, pools, rows, block=block, tile_rows=tile_rows) for rows in ranges]
-        for start, tile in _tiles(candidates, tile_rows):
+        workers = [_Worker(vectors, pools, rows) for rows in ranges]
+        for start, tile in _tiles(candidates, tile_rows, k=k):
             list(executor.map(lambda worker, start=start, tile=tile: worker.add(start, tile), workers))
         results = list(executor.map(lambda worker: worker.finish(), workers))
     return {name: _join([result[name] for result in results], k=k) for name in rankings}
@@ -88,40 +87,42 @@ def exact_top_k(
 class _Worker:
     """One thread's share of the queries, with scratch for one block of scores."""
 
-    def __init__(self, vectors: Vectors, pools: dict[str, Pool], rows: slice, *, block: int, tile_rows: int) -> None:
-        self.vectors, self.pools, self.rows, self.block = vectors, pools, rows, block
-        width = min(block, rows.stop - rows.start)
-        self.scores = np.empty(width * tile_rows, dtype=np.float32)
-        self.strip = np.empty(width * _STRIP_ROWS, dtype=np.float32)
-        self.maxima = np.empty(width * math.ceil(tile_rows / GROUP), dtype=np.float32)
+    def __init__(self, vectors: Vectors, pools: dict[str, Pool], rows: slice) -> None:
+        self.vectors, self.pools, self.rows = vectors, pools, rows
+        self.scratch: dict[str, np.ndarray] = {}
 
     def add(self, first: int, candidates: np.ndarray) -> None:
         """Score one tile of candidates against this worker's queries and offer it to the pools."""
         count = candidates.shape[0]
-        inverse = self.vectors.inverse_norms[first : first + count, None]
-        for start in range(self.rows.start, self.rows.stop, self.block):
-            queries = slice(start, min(start + self.block, self.rows.stop))
+        block = max(1, _BLOCK_VALUES // count)
+        for start in range(self.rows.start, self.rows.stop, block):
+            queries = slice(start, min(start + block, self.rows.stop))
             width = queries.stop - queries.start
-            scores = self.scores[: count * width].reshape(count, width)
+            scores = self._array("scores", count, width)
             np.matmul(candidates, self.vectors.query_directions[queries].T, out=scores)
-            tile = Tile(scores, first)
-            maxima = self.maxima[: math.ceil(count / GROUP) * width].reshape(-1, width)
+            tile, maxima = Tile(scores, first), self._array("maxima", math.ceil(count / GROUP), width)
             for pool in self.pools.values():
                 if pool.cosine:
-                    self._reduce_scaled(tile, inverse, maxima)
+                    self._reduce_scaled(tile, maxima)
                 else:
                     tile.reduce(scores, maxima)
                 if first == 0:
-                    pool.seed(queries, scores * inverse if pool.cosine else scores)
+                    pool.seed(queries, tile, maxima)
                 pool.add(queries, tile, maxima)
 
-    def _reduce_scaled(self, tile: Tile, inverse: np.ndarray, maxima: np.ndarray) -> None:
+    def _array(self, name: str, rows: int, width: int) -> np.ndarray:
+        """Return scratch of a shape; the memory is kept from tile to tile."""
+        if name not in self.scratch or self.scratch[name].size < rows * width:
+            self.scratch[name] = np.empty(rows * width, dtype=np.float32)
+        return self.scratch[name][: rows * width].reshape(rows, width)
+
+    def _reduce_scaled(self, tile: Tile, maxima: np.ndarray) -> None:
         """Write the maxima of scores times inverse norms, strip by strip so that the scaled copy stays in cache."""
         count, width = tile.scores.shape
         for start in range(0, count, _STRIP_ROWS):
             rows = slice(start, min(start + _STRIP_ROWS, count))
-            strip = self.strip[: (rows.stop - start) * width].reshape(-1, width)
-            np.multiply(tile.scores[rows], inverse[rows], out=strip)
+            strip = self._array("strip", rows.stop - start, width)
+            np.multiply(tile.scores[rows], self.vectors.inverse_norms[tile.first :][rows, None], out=strip)
             tile.reduce(strip, maxima[start // GROUP :])
 
     def finish(self) -> dict[str, TopK]:
@@ -129,9 +130,12 @@ class _Worker:
         return {name: TopK(*pool.finish(self.rows)) for name, pool in self.pools.items()}
 
 
-def _tiles(candidates: np.ndarray, tile_rows: int) -> Iterator[tuple[int, np.ndarray]]:
-    for start in range(0, candidates.shape[0], tile_rows):
-        yield start, np.ascontiguousarray(candidates[start : start + tile_rows], dtype=np.float32)
+def _tiles(candidates: np.ndarray, tile_rows: int, *, k: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield float32 tiles; the first is larger, so that floors are high before most candidates are looked at."""
+    start, size = 0, max(_FIRST_TILES * tile_rows, k)
+    while start < candidates.shape[0]:
+        yield start, np.ascontiguousarray(candidates[start : start + size], dtype=np.float32)
+        start, size = start + size, tile_rows
 
 
 def _prepare(queries: np.ndarray, candidates: np.ndarray) -> Vectors:
