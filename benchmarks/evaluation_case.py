@@ -90,7 +90,7 @@ def peak(case: str, queries: np.ndarray, candidates: np.ndarray, *, k: int) -> d
     return {"peak_bytes": peak_bytes(), "vector_bytes": queries.nbytes + candidates.nbytes}
 
 
-def main() -> None:
+def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=["pairs", "peak-ours", "peak-ours-mapped", "peak-faiss"])
     parser.add_argument("--queries", type=int, required=True)
@@ -112,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from normwise.core.config import PaceConfig
 from normwise.core.errors import WorkError
+from normwise.models.loading import load_base
 from normwise.training import recipe as recipe_module
 from normwise.training.recipe import Recipe
 
@@ -38,6 +39,7 @@ def embed(model, texts, prompt):
 def recipe_of(config, pairs, plan, work, lines=None):
     return Recipe(
         config=config,
+        encoder=lambda: load_base(config.model),
         pairs=pairs,
         plan=plan,
         seed=0,

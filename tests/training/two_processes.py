@@ -13,6 +13,7 @@ from normwise.core.config import PaceConfig
 from normwise.data.sets import Corpus, TrainingPairs
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier, join_launch
+from normwise.models.loading import load_base
 from normwise.training.recipe import Recipe
 
 
@@ -49,6 +50,7 @@ def main() -> None:
 
     recipe = Recipe(
         config=config,
+        encoder=lambda: load_base(config.model),
         pairs=pairs,
         plan=plan,
         seed=0,

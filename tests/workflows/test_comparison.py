@@ -11,7 +11,7 @@ from normwise.core.records import GEOMETRY, METRICS
 from normwise.core.similarity import Similarity
 from normwise.theory.geometry import embedding_geometry
 from normwise.workflows.comparison import Scores, cached_scores, judge_claims, mean_geometry, report_figures, stack
-from normwise.workflows.train import check_claims
+from normwise.workflows.job import check_claims
 
 
 def scores_of(level, *, queries=60, seed=0, e3=0.1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,10 @@ def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings: Any = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout, "target_modules": targets}
-        transformer(st).model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
+        with warnings.catch_warnings():
+            # peft 0.21 asks transformers 5.23 by an old name; delete with peft 0.22.
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+            transformer(st).model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
     return tuple(targets)
 
 

@@ -23,7 +23,6 @@ from normwise.data.sets import TrainingPairs
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier
 from normwise.models.freedom import norm_freedom
-from normwise.models.loading import load_base
 from normwise.models.lora import merge_lora
 from normwise.models.probe import PROBE_TEXTS
 from normwise.objectives.temperature import matched_temperature
@@ -69,6 +68,7 @@ class Recipe:
 
     Attributes:
         config: the whole run.
+        encoder: opens the encoder before any training, as `config.model` describes it.
         pairs: the training pairs.
         plan: see `StageRun.plan`.
         seed: of this repetition.
@@ -82,6 +82,7 @@ class Recipe:
     """
 
     config: PaceConfig
+    encoder: Callable[[], SentenceTransformer]
     pairs: TrainingPairs
     plan: Plan
     seed: int
@@ -97,8 +98,7 @@ class Recipe:
         """The encoder before any training, as a finished node."""
         node = self._node(())
         if not (node.folder / "stage.json").is_file():
-            model = load_base(self.config.model)
-            self._keep(node, model, None)
+            self._keep(node, self.encoder(), None)
         return node
 
     def arm(self, stages: Sequence[StageConfig]) -> tuple[Node, ...]:

@@ -1,0 +1,144 @@
+"""What a training run starts from: data that were checked, an encoder that was opened, batches that were planned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from normwise.core.config import NegativeSource, PaceConfig, StageConfig
+from normwise.core.errors import InputError, near_names
+from normwise.core.records import GEOMETRY, METRICS
+from normwise.data.batches import BatchPlan, choose_plan
+from normwise.data.hygiene import HygieneReport, check_data
+from normwise.data.load import load_data
+from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+from normwise.models.loading import load_base
+from normwise.training.recipe import Recipe
+from normwise.workflows.comparison import dev_cosine_ndcg, embed
+from normwise.workflows.dry_run import token_counter
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that may start: everything was read and found good.
+
+    Attributes:
+        config: the whole run.
+        data: what was loaded, with its notes.
+        pairs: the training pairs.
+        dev: judged queries that decide.
+        test: judged queries that are reported on, once.
+        hygiene: what the data check found.
+        encoder: the encoder before any training.
+        log: receives one line of words per event.
+        progress: draw progress bars.
+    """
+
+    config: PaceConfig
+    data: RetrievalData
+    pairs: TrainingPairs
+    dev: Judged
+    test: Judged
+    hygiene: HygieneReport
+    encoder: SentenceTransformer
+    log: Log
+    progress: bool
+
+    def recipe(self, seed: int, work: Path) -> Recipe:
+        """The recipe that trains the arms for one seed."""
+        batch = self.config.evaluation_batch
+        return Recipe(
+            config=self.config,
+            encoder=lambda: self.encoder,
+            pairs=self.pairs,
+            plan=self._plan,
+            seed=seed,
+            work=work,
+            data_fingerprint=data_fingerprint(self.data),
+            embed=lambda model, texts, prompt: embed(model, texts, prompt, batch_size=batch),
+            dev_cosine=dev_cosine_ndcg(self.dev, batch_size=batch),
+            log=self.log,
+            progress=self.progress,
+        )
+
+    def _plan(self, stage: StageConfig, batches: int, seed: int) -> Sequence[np.ndarray]:
+        plan = batch_plan(self.pairs, stage, batches=batches, seed=seed)
+        self.log(f"stage {stage.name!r}: {plan.words}")
+        return plan.batches
+
+
+def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
+    """Load data and encoder, and refuse what would spoil the run, before anything is trained.
+
+    Raises:
+        InputError: data without training pairs, dev or test; texts that cannot be trained on; an encoder that cannot
+            be opened.
+    """
+    log(f"data: {config.data.name}")
+    data = load_data(config.data, seed=0)
+    if data.train is None or len(data.train) < 2:
+        raise InputError(f"data {config.data.name!r} has fewer than two training pairs: nothing can be a negative")
+    if data.dev is None or data.test is None:
+        raise InputError(
+            f"data {config.data.name!r} needs a dev split (to decide) and a test split (to report): name them with data.dev and data.test"
+        )
+    encoder = load_base(config.model)
+    hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
+    hygiene.require_ok()
+    for warning in hygiene.warnings:
+        log(f"data: {warning}")
+    log(f"{len(data.train)} pairs to train on; dev {len(data.dev)}, test {len(data.test)} queries over {len(data.test.corpus)} candidates")
+    return Job(
+        config=config,
+        data=data,
+        pairs=data.train,
+        dev=data.dev,
+        test=data.test,
+        hygiene=hygiene,
+        encoder=encoder,
+        log=log,
+        progress=progress,
+    )
+
+
+def check_claims(config: PaceConfig) -> None:
+    """Refuse a claim about a figure that nobody measures, before anything is trained.
+
+    Raises:
+        InputError: names the claim, and figures with near names.
+    """
+    known = (*METRICS, *GEOMETRY)
+    for claim in config.claims:
+        if claim.figure not in known:
+            raise InputError(f"claim {claim.name!r}: figure {claim.figure!r} is unknown: {near_names(claim.figure, known)}")
+
+
+def batch_plan(pairs: TrainingPairs, stage: StageConfig, *, batches: int, seed: int) -> BatchPlan:
+    """The batches of a stage; explicit negatives count only as far as the stage uses them."""
+    negatives = tuple(own[: stage.hard_negatives] for own in pairs.negatives)
+    elsewhere = stage.negatives.source is NegativeSource.UNIFORM or all(negatives)
+    used = replace(pairs, negatives=negatives)
+    return choose_plan(used, batch_size=stage.batch_size, steps=batches, seed=seed, other_negatives=elsewhere)
+
+
+def data_fingerprint(data: RetrievalData) -> str:
+    """A hash of everything trained or judged on."""
+    digest = hashlib.sha256()
+    for part in (data.train, data.dev, data.test):
+        if part is None:
+            continue
+        for text in (*part.queries, *part.corpus.texts):
+            digest.update(text.encode("utf-8", "surrogatepass"))
+            digest.update(b"\0")
+    if data.train is not None:
+        digest.update(np.ascontiguousarray(data.train.positives).tobytes())
+        digest.update(json.dumps(data.train.negatives).encode())
+    return digest.hexdigest()
