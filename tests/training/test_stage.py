@@ -9,9 +9,10 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 from normwise.core.config import StageConfig
-from normwise.core.errors import WorkError
+from normwise.core.errors import InputError, WorkError
 from normwise.training.observers import MovementGuard
 from normwise.training.stage import StageRun, train_stage
+from normwise.training.trackers import check_trackers
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,18 @@ def test_observers_change_no_weight(base_folder, pairs, plan, tmp_path):
     assert same(*trained)
     assert not same(trained[0], weights(SentenceTransformer(str(base_folder), local_files_only=True)))
     row = results[0].curve[-1]
-    for key in ("loss", "residual", "norm_mean", "norm_cv", "norm_length", "entanglement", "gradient_norm", "learning_rate", "temperature"):
+    for key in (
+        "loss",
+        "residual",
+        "norm_mean",
+        "anisotropy",
+        "norm_cv",
+        "norm_length",
+        "entanglement",
+        "gradient_norm",
+        "learning_rate",
+        "temperature",
+    ):
         assert row.get(key) is not None, key
     assert len(results[0].curve) == 3
 
@@ -131,3 +143,22 @@ def test_a_full_disk_costs_the_checkpoint_not_the_training(base_folder, pairs, p
     assert len(result.curve) == 6
     assert complete_checkpoints(tmp_path / "c") == {}
     assert "No space left" in caplog.text
+
+
+def test_tensorboard_gets_the_norms_and_outlives_the_stage(base_folder, pairs, plan, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = run_of(pairs, plan, report_to=("tensorboard",), logs=tmp_path / "logs")
+    result = train_stage(SentenceTransformer(str(base_folder), local_files_only=True), stage(steps=3), run, tmp_path / "c")
+    events = EventAccumulator(str(tmp_path / "logs"))
+    events.Reload()
+    seen = [scalar.value for scalar in events.Scalars("train/norm_mean")]
+    np.testing.assert_allclose(seen, [row["norm_mean"] for row in result.curve], rtol=1e-6)
+
+
+def test_trackers_are_checked_by_name():
+    with pytest.raises(InputError, match="'tensorbord' is unknown: did you mean tensorboard"):
+        check_trackers(("tensorbord",))
+    with pytest.raises(InputError, match="'comet_ml' is not installed; run: pip install comet_ml"):
+        check_trackers(("comet_ml",))
+    check_trackers(("tensorboard",))

@@ -128,13 +128,14 @@ class StageResult(Record):
 
 
 class RunResult(Record):
-    """One arm at one seed or over seeds: metrics of its ranking(s) on dev and test."""
+    """One arm under one ranking, over its seeds: metrics on test and dev, and each seed's mean on test (`by_seed`)."""
 
     name: str
     similarity: str
     metrics: MetricTable
     dev: MetricTable
     seeds: tuple[int, ...]
+    by_seed: Mapping[str, tuple[float, ...]] = Field(default_factory=dict)
     stages: tuple[StageResult, ...] = ()
     geometry: Mapping[str, float | None] = Field(default_factory=dict)
 

@@ -52,6 +52,7 @@ class LossObservation:
         positive_norms: (B,) norms of the raw positives.
         candidate_norms: (N,) norms of all candidate columns of this process.
         positive_cosine: (B,) cosine of each query with its positive.
+        random_cosine: () mean cosine of a query with the other candidate columns of this process (anisotropy A1).
         loss_per_query: (B,) unweighted loss, in nats.
         temperature: () tau.
         n_duplicates_masked: () entries of the score matrix that were left out as duplicates.
@@ -67,6 +68,7 @@ class LossObservation:
     positive_norms: Float[Tensor, " B"]
     candidate_norms: Float[Tensor, " N"]
     positive_cosine: Float[Tensor, " B"]
+    random_cosine: Float[Tensor, ""]
     loss_per_query: Float[Tensor, " B"]
     temperature: Float[Tensor, ""]
     n_duplicates_masked: Int[Tensor, ""]
@@ -225,7 +227,10 @@ class FocalEmbeddingLoss(nn.Module):
         size = batch.queries.shape[0]
         result, weights = solved[0]
         candidate_norms = norms(batch.candidates)
-        cosine = (normalize(batch.queries) * normalize(batch.candidates[:size])).sum(dim=1)
+        queries, candidates = normalize(batch.queries), normalize(batch.candidates)
+        cosine = (queries * candidates[:size]).sum(dim=1)
+        # The product of the summed directions is the sum over all pairs.
+        pairs = (queries.sum(dim=0) * candidates.sum(dim=0)).sum() - cosine.sum()
         return LossObservation(
             positive_probability=result.positive_probability.detach(),
             residual=result.residual.detach(),
@@ -237,6 +242,7 @@ class FocalEmbeddingLoss(nn.Module):
             positive_norms=candidate_norms[:size],
             candidate_norms=candidate_norms,
             positive_cosine=cosine,
+            random_cosine=pairs / max(1, size * (candidates.shape[0] - 1)),
             loss_per_query=torch.stack([r.loss.detach() for r, _ in solved]).mean(dim=0),
             temperature=self.temperature.current(),
             n_duplicates_masked=torch.stack([d.n_duplicates for d in directions]).sum(),

@@ -39,7 +39,8 @@ def observe(observation: LossObservation, token_counts: tuple[np.ndarray, ...]) 
         `loss`; `residual` (mean 1 - p_plus); `effective_sample_size`; norms of the candidates (`norm_mean`, `norm_cv`,
         `norm_p01`, `norm_p99`) and of the queries (`query_norm_mean`); `norm_length` (correlation of log norm and
         log token count); `entanglement` (spec E1 inside the batch: correlation of log(||q|| ||c_+||) and their
-        cosine); `positive_cosine`; `temperature`; `duplicates_masked`.
+        cosine); `positive_cosine`; `anisotropy` (spec A1 inside the batch: mean cosine of a query with candidates that
+        are not its own); `temperature`; `duplicates_masked`.
     """
     candidate = observation.candidate_norms.float().cpu().numpy().astype(np.float64)
     query = observation.query_norms.float().cpu().numpy().astype(np.float64)
@@ -56,6 +57,7 @@ def observe(observation: LossObservation, token_counts: tuple[np.ndarray, ...]) 
         "norm_p99": _finite(float(np.quantile(candidate, 0.99))),
         "query_norm_mean": _finite(float(query.mean())),
         "positive_cosine": _finite(float(cosine.mean())),
+        "anisotropy": _finite(float(observation.random_cosine)),
         "temperature": _finite(float(observation.temperature)),
         "duplicates_masked": float(observation.n_duplicates_masked),
     }

@@ -79,6 +79,7 @@ class Recipe:
         log: receives one line of words per event.
         progress: draw progress bars.
         observers: log norms and residuals in training.
+        logs: folder for TensorBoard's events.
     """
 
     config: PaceConfig
@@ -93,6 +94,7 @@ class Recipe:
     log: Callable[[str], None]
     progress: bool = False
     observers: bool = True
+    logs: Path | None = None
 
     def base(self) -> Node:
         """The encoder before any training, as a finished node."""
@@ -150,14 +152,14 @@ class Recipe:
         start = self._start_folder(stage, stages[:-1], before)
         model = SentenceTransformer(str(start), device=None, local_files_only=True)
         temperature, gates = self._switch_once(node, model, stages, before)
-        run = self._run(self._keep_steps(stages))
+        run = self._run(node, self._keep_steps(stages))
         result = train_stage(model, stage, run, node.folder / "checkpoints", temperature=temperature)
         if stage.trainable is Trainable.LORA:
             gates.append(merge_lora(model, PROBE_TEXTS, tolerance=self.config.merge_tolerance))
         node = replace(node, result=result.model_copy(update={"gates": tuple(gates)}))
         return self._keep(node, model, before)
 
-    def _run(self, keep_steps: tuple[int, ...]) -> StageRun:
+    def _run(self, node: Node, keep_steps: tuple[int, ...]) -> StageRun:
         first = next(iter(self.config.arms.values()))
         return StageRun(
             pairs=self.pairs,
@@ -167,6 +169,7 @@ class Recipe:
             observe_every=self.config.observe_every if self.observers else None,
             precision=self.config.precision,
             report_to=self.config.report_to,
+            logs=None if self.logs is None else self.logs / node.folder.name,
             progress=self.progress,
             keep_steps=keep_steps,
         )

@@ -22,6 +22,7 @@ from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import remove_learnable_temperature
 from normwise.training.collate import PairCollator
 from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, count_loss_spikes
+from normwise.training.trackers import TENSORBOARD, tensorboard
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
 Plan = Callable[[StageConfig, int, int], Sequence[np.ndarray]]
@@ -39,6 +40,7 @@ class StageRun:
         observe_every: steps between two observed ones; None trains without observers.
         precision: `fp32`, `bf16` or `fp16` (autocast; scores, softmax and norms stay in fp32).
         report_to: trackers of the trainer, such as `tensorboard` and `wandb`.
+        logs: folder for TensorBoard's events, one folder per stage in it; None keeps them beside the checkpoints.
         progress: draw the trainer's progress bar.
         keep_steps: checkpoints that must outlive the stage.
     """
@@ -50,6 +52,7 @@ class StageRun:
     observe_every: int | None = 1
     precision: str = "fp32"
     report_to: tuple[str, ...] = ()
+    logs: Path | None = None
     progress: bool = False
     keep_steps: tuple[int, ...] = ()
 
@@ -125,7 +128,7 @@ def training_arguments(stage: StageConfig, run: StageRun, folder: Path) -> Sente
         logging_first_step=True,
         save_strategy="steps" if save_steps else "no",
         save_steps=save_steps or 500,
-        report_to=list(run.report_to) or "none",
+        report_to=[name for name in run.report_to if name != TENSORBOARD] or "none",
         disable_tqdm=not run.progress,
         average_tokens_across_devices=False,
     )
@@ -180,7 +183,7 @@ def train_stage(
         collator=collator,
         plan=plan,
         rows=len(run.pairs.queries),
-        callbacks=[MovementGuard(model, names), FiniteGuard(loss), CheckpointMark()],
+        callbacks=[MovementGuard(model, names), FiniteGuard(loss), CheckpointMark(), *tensorboard(run.report_to, run.logs or folder)],
         observer=observer,
     )
     checkpoints = complete_checkpoints(folder)

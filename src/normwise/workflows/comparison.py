@@ -116,6 +116,11 @@ def metric_table(scores: Sequence[Scores], ranking: str, clusters: np.ndarray, *
     return {metric: hierarchical_interval(stack(scores, ranking, metric), clusters, samples=samples, seed=seed) for metric in METRICS}
 
 
+def means_by_seed(scores: Sequence[Scores], ranking: str) -> dict[str, tuple[float, ...]]:
+    """For each metric, the mean over queries of every seed; queries without a relevant candidate are left out."""
+    return {metric: tuple(float(np.nanmean(one.metrics[ranking][metric])) for one in scores) for metric in METRICS}
+
+
 def mean_geometry(scores: Sequence[Scores]) -> dict[str, float | None]:
     """Geometry figures averaged over seeds; None where no seed has one."""
     keys = scores[0].geometry

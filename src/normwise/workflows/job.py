@@ -20,6 +20,7 @@ from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.models.loading import load_base
 from normwise.training.recipe import Recipe
+from normwise.training.trackers import check_trackers
 from normwise.workflows.comparison import dev_cosine_ndcg, embed
 from normwise.workflows.dry_run import token_counter
 
@@ -67,6 +68,7 @@ class Job:
             dev_cosine=dev_cosine_ndcg(self.dev, batch_size=batch),
             log=self.log,
             progress=self.progress,
+            logs=work.parent / "logs",
         )
 
     def _plan(self, stage: StageConfig, batches: int, seed: int) -> Sequence[np.ndarray]:
@@ -82,6 +84,7 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
         InputError: data without training pairs, dev or test; texts that cannot be trained on; an encoder that cannot
             be opened.
     """
+    check_trackers(config.report_to)
     log(f"data: {config.data.name}")
     data = load_data(config.data, seed=0)
     if data.train is None or len(data.train) < 2:

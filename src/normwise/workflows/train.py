@@ -29,6 +29,7 @@ from normwise.workflows.comparison import (
     cached_scores,
     judge_claims,
     mean_geometry,
+    means_by_seed,
     metric_table,
     report_figures,
     score_split,
@@ -212,6 +213,7 @@ def _runs(trained: Trained, dev: dict[str, list[Scores]], test: dict[str, list[S
             metrics=metric_table(test[arm], ranking, job.test.clusters, samples=samples, seed=0),
             dev=metric_table(dev[arm], ranking, job.dev.clusters, samples=samples, seed=0),
             seeds=job.config.seeds if arm != BASE else (),
+            by_seed=means_by_seed(test[arm], ranking) if arm != BASE else {},
             stages=trained.stages(arm),
             geometry=mean_geometry(test[arm]),
         )
