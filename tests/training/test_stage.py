@@ -13,7 +13,7 @@ from normwise.core.errors import InputError, WorkError
 from normwise.training.observers import MovementGuard
 from normwise.training.stage import StageRun, train_stage
 from normwise.training.trackers import check_trackers
-from normwise.training.trainer import StageTrainer, complete_checkpoints
+from normwise.training.trainer import StageTrainer, complete_checkpoints, load_checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,9 @@ def test_a_killed_stage_resumes_bit_equal(kind, base_folder, pairs, plan, tmp_pa
         with pytest.raises(KeyboardInterrupt):
             train_stage(SentenceTransformer(str(base_folder), local_files_only=True), settings, run, tmp_path / "killed")
     assert list(complete_checkpoints(tmp_path / "killed")) == [2, 4]
-    (tmp_path / "killed" / "checkpoint-4" / "complete").unlink()  # as if the kill had come while it was written
+    # As if the kill had come while the last checkpoint was written.
+    (tmp_path / "killed" / "checkpoint-4" / "complete").unlink()
+    (tmp_path / "killed" / "checkpoint-4" / "resume.safetensors").write_bytes(b"half")
 
     resumed = SentenceTransformer(str(base_folder), local_files_only=True)
     result = train_stage(resumed, settings, run, tmp_path / "killed")
@@ -129,8 +131,19 @@ def test_a_tensor_that_does_not_move_is_named(base_folder, pairs, plan, tmp_path
 
 def test_an_infinite_loss_is_caught_before_the_weights_move(base_folder, pairs, plan, tmp_path):
     model = SentenceTransformer(str(base_folder), local_files_only=True)
-    with pytest.raises(Exception, match="finite"):
+    with pytest.raises(WorkError, match=r"(not finite at step|stopped at step \d+ \(learning rate|diverged)"):
         train_stage(model, stage(similarity="dot", temperature=1e-3, learning_rate=1e6, steps=30), run_of(pairs, plan), tmp_path / "c")
+
+
+def test_weights_that_diverge_in_the_last_step_are_caught(base_folder, pairs, plan, tmp_path):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    settings = stage(learning_rate=1e30, steps=2, warmup_ratio=0.0, scheduler="constant_with_warmup", checkpoint_every=1)
+    with pytest.raises(WorkError, match="learning"):
+        train_stage(model, settings, run_of(pairs, plan), tmp_path / "c")
+    for folder in complete_checkpoints(tmp_path / "c").values():
+        fresh = SentenceTransformer(str(base_folder), local_files_only=True)
+        load_checkpoint(fresh, folder)
+        assert all(bool(torch.isfinite(p).all()) for p in fresh.parameters())
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_training(base_folder, pairs, plan, tmp_path, monkeypatch, caplog):

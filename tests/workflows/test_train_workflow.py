@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import PaceConfig
+from normwise.core.config import PaceConfig, StageConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.core.records import TrainResult
+from normwise.data.sets import Corpus, TrainingPairs
 from normwise.models.encoder import Encoder
 from normwise.workflows import train as train_module
 from normwise.workflows.demo import arms, claims
+from normwise.workflows.dry_run import negatives_per_query, plan
 from normwise.workflows.train import train
 
 pytestmark = pytest.mark.slow
@@ -142,3 +144,65 @@ def test_data_without_training_pairs_are_refused_before_any_work(beir, small_mod
     with pytest.raises(InputError, match="fewer than two training pairs"):
         train(config, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"arms": {"a": [{"name": "s", "temperature": 0.1, "batch_size": 1, "hard_negatives": 1}]}}, "batch_size must be at least 2"),
+        (
+            {"arms": {"a": [{"name": "s", "temperature": 0.1, "trainable": "lora", "lora": {"targets": ["nope"]}}]}},
+            "'nope' names no linear map",
+        ),
+        (
+            {"model": {"name": "all-MiniLM-L6-v2", "layers": 1}, "arms": {"a": [{"name": "s", "temperature": 0.1, "trainable": "head"}]}},
+            "has no head",
+        ),
+        ({"report_to": ["nope"]}, "tracker 'nope' is unknown"),
+        (
+            {"claims": [{"name": "c", "higher": ["cosine", "dot"], "lower": ["dot", "dot"], "figure": "ndgc@10"}]},
+            "figure 'ndgc@10' is unknown",
+        ),
+    ],
+)
+def test_what_is_known_beforehand_is_refused_beforehand(beir, small_model, tmp_path, change, told):
+    config = config_of(beir, small_model, **{"claims": [], **change})
+    with pytest.raises(InputError, match=told):
+        train(config, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match=told):
+        plan(config)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_split_without_a_relevant_candidate_is_refused_beforehand(beir, small_model, tmp_path, split):
+    folder = tmp_path / "toy"
+    shutil.copytree(beir, folder)
+    lines = (folder / "qrels" / f"{split}.tsv").read_text().splitlines()
+    (folder / "qrels" / f"{split}.tsv").write_text("\n".join([lines[0], *(line[:-1] + "0" for line in lines[1:])]) + "\n")
+    config = config_of(beir, small_model, data={"name": str(folder)})
+    with pytest.raises(InputError, match=split):
+        train(config, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_dry_run_counts_what_a_query_is_told_apart_from(beir, small_model, tmp_path):
+    arms = {
+        "plain": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3}],
+        "uniform": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3, "negatives": {"source": "uniform", "count": 50}}],
+        "hard": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3, "hard_negatives": 4}],
+        "large": [{"name": "s", "temperature": 0.1, "batch_size": 1000, "steps": 3}],
+    }
+    report = plan(config_of(beir, small_model, arms=arms, claims=[]), out=tmp_path / "out")
+    assert {stage.arm: stage.negatives_per_query for stage in report.stages} == {"plain": 7, "uniform": 50, "hard": 7, "large": 71}
+    assert {stage.arm: stage.pairs_seen for stage in report.stages}["large"] == 3 * 72
+    assert report.training_pairs == 72
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_dry_run_leaves_duplicates_out_and_counts_explicit_negatives():
+    corpus = Corpus(ids=("a", "b", "c"), texts=("x", "y", "z"))
+    pairs = TrainingPairs(("p", "q", "r"), np.array([0, 0, 1]), ((2,), (), (0, 2)), corpus, np.arange(3))
+    stage = StageConfig(name="s", temperature=0.1, batch_size=3, hard_negatives=2)
+    # The candidates are a a b and c a c: rows 0 and 1 (positive a) see b c c, row 2 (positive b) sees a a c a c.
+    assert negatives_per_query(stage, pairs, [np.arange(3)]) == pytest.approx((3 + 3 + 5) / 3)

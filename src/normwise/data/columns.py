@@ -14,7 +14,8 @@ import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.data.lines import read_json_lines, read_table
-from normwise.data.texts import text_problem
+from normwise.data.opening import parse_json, reading
+from normwise.data.texts import printable, text_problem
 
 RULE = (
     "columns go by name, in any order: query or anchor (one of them), positive, and optionally negative, "
@@ -88,7 +89,16 @@ def dataset_rows(
         InputError: as `read_pair_file`.
     """
     check_columns(name, names)
-    return collect_rows(name, ((number, dict(row)) for number, row in enumerate(dataset, start=1)), on_bad_rows=on_bad_rows)
+    return collect_rows(name, _dataset_records(name, dataset), on_bad_rows=on_bad_rows)
+
+
+def _dataset_records(name: str, dataset: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    try:
+        for number, row in enumerate(dataset, start=1):
+            yield number, dict(row)
+    except (ValueError, OverflowError, OSError) as error:  # a broken Arrow file, or text that is not UTF-8
+        raise InputError(f"{name}, row {number + 1}: cannot be read: {error}") from None
 
 
 def check_columns(where: str, names: Iterable[Any]) -> None:
@@ -105,7 +115,7 @@ def check_columns(where: str, names: Iterable[Any]) -> None:
         normwise.core.errors.InputError: pairs.csv: query and anchor mean the same: keep one; found columns query, anchor, positive
     """
     names = [str(name) for name in names]
-    found = f"found columns {', '.join(names) or '(none)'}"
+    found = f"found columns {', '.join(name if name.strip() else repr(name) for name in names) or '(none)'}"
     known = set(names)
     if len(known) != len(names):
         raise InputError(f"{where}: a column name is repeated; {found}")
@@ -116,6 +126,8 @@ def check_columns(where: str, names: Iterable[Any]) -> None:
     if "positive" not in known:
         raise InputError(f"{where}: column positive is missing; {found}; {RULE}")
     unknown = [name for name in names if name not in _FIXED and not _NUMBERED.fullmatch(name)]
+    if any(not name.strip() for name in unknown):
+        raise InputError(f"{where}: a column has a blank name; {found}; pandas writes its index so: leave it out with index=False; {RULE}")
     if unknown:
         raise InputError(f"{where}: unknown column {', '.join(unknown)}; {found}; {RULE}")
 
@@ -143,15 +155,15 @@ def _table_records(path: Path, *, delimiter: str) -> Iterator[tuple[int, dict[st
         if "negatives" in record:
             record["negatives"] = _list_cell(path, number, record["negatives"])
         yield number, record
+    if header is None:
+        raise InputError(f"{path} is empty: expected a first line of column names; {RULE}")
 
 
 def _list_cell(path: Path, number: int, cell: str) -> Any:
     if not cell.strip():
         return []
-    try:
-        return json.loads(cell)
-    except json.JSONDecodeError:
-        raise InputError(f'{path}, row {number}, column negatives: expected a JSON list such as ["a", "b"], got {cell!r:.60}') from None
+    wanted = f'expected a JSON list such as ["a", "b"], got {cell!r:.60}'
+    return parse_json(cell, where=f"{path}, row {number}, column negatives", wanted=wanted)
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -160,18 +172,31 @@ def _parquet_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtraError("pyarrow", extra="train") from None
+    with reading(path), path.open("rb") as opened:
+        try:
+            file = pq.ParquetFile(opened)
+            check_columns(str(path), file.schema_arrow.names)
+            number = 0
+            for batch in file.iter_batches():
+                for record in _batch_rows(batch, first=number + 1, where=str(path)):
+                    number += 1
+                    yield number, record
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path} is not a readable parquet file: {error}") from None
+
+
+def _batch_rows(batch: Any, *, first: int, where: str) -> list[dict[str, Any]]:
+    """Rows of an Arrow batch as Python values; text that is not UTF-8 and dates beyond Python's are named by row and column."""
     try:
-        file = pq.ParquetFile(path)
-        check_columns(str(path), file.schema_arrow.names)
-        number = 0
-        for batch in file.iter_batches():
-            for record in batch.to_pylist():
-                number += 1
-                yield number, record
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path") from None
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a readable parquet file: {error}") from None
+        return batch.to_pylist()
+    except (ValueError, OverflowError) as error:
+        for row in range(batch.num_rows):
+            for name in batch.schema.names:
+                try:
+                    batch.column(name)[row].as_py()
+                except (ValueError, OverflowError):
+                    raise InputError(f"{where}, row {first + row}, column {name}: cannot be read: {error}") from None
+        raise
 
 
 def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
@@ -202,9 +227,10 @@ def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on
     if problems and on_bad_rows == "refuse":
         raise InputError(f"{file}: {refusal(problems)}")
     if not rows:
-        raise InputError(f"{file}: no usable rows: {sum(dropped.values())} dropped; expected at least 2; {RULE}")
+        why = f"no usable rows: {sum(dropped.values())} dropped" if dropped else "it holds no rows"
+        raise InputError(f"{file}: {why}; expected at least 2; {RULE}")
     return PairRows(
-        file=file,
+        file=printable(file),
         rows=np.asarray(rows, dtype=np.int64),
         queries=tuple(queries),
         positives=tuple(positives),
@@ -221,7 +247,7 @@ def refusal(problems: Sequence[str]) -> str:
 
 
 def row_problem(record: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first (column, problem) of a row, or None when every value is usable.
+    """The first (column, problem) of a row, or None when every value is usable and the positive is none of the negatives.
 
     Example:
         >>> row_problem({"query": "a", "positive": "b", "negatives": ["c", None]})
@@ -229,15 +255,21 @@ def row_problem(record: Mapping[str, Any]) -> tuple[str, str] | None:
     """
     for column, value in record.items():
         if column == "negatives":
-            if not isinstance(value, list | tuple):
-                return column, f"expected a list of texts, but it {text_problem(value) or 'is one text'}"
-            for place, item in enumerate(value):
-                if (problem := text_problem(item)) is not None:
-                    return f"negatives[{place}]", problem
+            if (bad := _list_problem(value)) is not None:
+                return bad
         elif column == "source" and value in (None, ""):
             continue
         elif (problem := text_problem(value)) is not None:
             return column, problem
+    return ("positive", "is also a negative") if record.get("positive") in _negatives_of(record) else None
+
+
+def _list_problem(value: Any) -> tuple[str, str] | None:
+    if not isinstance(value, list | tuple):
+        return "negatives", f"expected a list of texts, but it {text_problem(value) or 'is one text'}"
+    for place, item in enumerate(value):
+        if (problem := text_problem(item)) is not None:
+            return f"negatives[{place}]", problem
     return None
 
 

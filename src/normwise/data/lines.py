@@ -6,15 +6,18 @@ import csv
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
 from normwise.core.errors import InputError
+from normwise.data.opening import parse_json, reading
 
 _BOM = b"\xef\xbb\xbf"
+_GAIN_NAMES = frozenset({"score", "relevance", "rel", "label", "grade", "gain", "judgment", "judgement"})
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -23,26 +26,24 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: the file is missing, unreadable, broken, or not UTF-8 (the message names the line).
     """
+    with reading(path):
+        try:
+            with _open(path) as file:
+                for number, raw in enumerate(file, start=1):
+                    yield number, _decoded(raw.removeprefix(_BOM) if number == 1 else raw, where=f"{path}, line {number}")
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"{path} is not a whole gzip file: {error}") from None
+
+
+def _decoded(raw: bytes, *, where: str) -> str:
     try:
-        with _open(path) as file:
-            for number, raw in enumerate(file, start=1):
-                if number == 1 and raw.startswith(_BOM):
-                    raw = raw[len(_BOM) :]
-                try:
-                    yield number, raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    byte = raw[error.start]
-                    raise InputError(f"{path}, line {number}: not UTF-8 (byte 0x{byte:02x}): save the file as UTF-8") from None
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path} is not a whole gzip file: {error}") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
 def _open(path: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -54,10 +55,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{path}, line {number}: not JSON: {error}; write one object per line") from None
+        value = parse_json(line, where=f"{path}, line {number}", wanted="write one object per line")
         if not isinstance(value, dict):
             raise InputError(f"{path}, line {number}: expected one JSON object per line, got {type(value).__name__}")
         yield number, value
@@ -89,6 +87,41 @@ def read_tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in read_lines(path):
         if line.strip():
             yield number, line.rstrip("\r\n").split("\t")
+
+
+def is_gain_header(cells: Sequence[str]) -> bool:
+    """Whether a line of judgements names its columns: the last cell is a usual name of the gain, never a broken number.
+
+    Example:
+        >>> is_gain_header(["query-id", "corpus-id", "score"]), is_gain_header(["q1", "d1", "bad"])
+        (True, False)
+    """
+    return cells[-1].strip().casefold() in _GAIN_NAMES
+
+
+def read_gain(cell: str, *, where: str) -> float:
+    """Read the gain of a judgement: a finite number >= 0, where 0 says "not relevant".
+
+    Args:
+        cell: as it stands in the file.
+        where: file, row and column, for the message.
+
+    Raises:
+        InputError: it is no such number, or so small that a float64 would make it 0.
+
+    Example:
+        >>> read_gain("2.5", where="q.tsv, line 1, column gain")
+        2.5
+    """
+    try:
+        gain = float(cell)
+    except ValueError:
+        gain = math.nan
+    if not 0.0 <= gain < math.inf:
+        raise InputError(f"{where}: expected a finite number >= 0 (0: not relevant), got {cell!r:.60}")
+    if gain == 0.0 and any(digit in "123456789" for digit in cell.lower().partition("e")[0]):
+        raise InputError(f"{where}: {cell!r:.60} is too small for a float64, which would make it 0: rescale the gains")
+    return gain
 
 
 def json_line(value: dict[str, Any]) -> str:

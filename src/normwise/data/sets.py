@@ -137,6 +137,7 @@ class Judged:
         corpus: the candidates that are searched.
         clusters: (n,), int64; the unit of the bootstrap.
         origin: where the rows came from, where known.
+        file: where the judgements stand, where known.
 
     Raises:
         InputError: lengths differ, an id is repeated, a row lies outside the corpus, a grade is not above 0.
@@ -148,6 +149,7 @@ class Judged:
     corpus: Corpus
     clusters: np.ndarray
     origin: Origin | None = field(default=None, repr=False)
+    file: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         name = "Judged"
@@ -176,6 +178,11 @@ class Judged:
         """How many queries have no relevant candidate."""
         return sum(not grades for grades in self.relevance)
 
+    @property
+    def usable(self) -> bool:
+        """Whether any query has a relevant candidate; without one no metric is defined."""
+        return any(self.relevance)
+
     def subset(self, rows: np.ndarray) -> Judged:
         """The queries at `rows`, in that order, over the same corpus; clusters are numbered anew."""
         origin = None if self.origin is None else Origin(self.origin.file, self.origin.rows[rows])
@@ -186,6 +193,7 @@ class Judged:
             corpus=self.corpus,
             clusters=renumber(self.clusters[rows]),
             origin=origin,
+            file=self.file,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -130,10 +131,8 @@ def _cut_pools(judged: dict[str, Judged | None], limit: int, rng: np.random.Gene
         smaller = cut_corpus(corpus, pool)
         moved = {int(old): new for new, old in enumerate(pool)}
         for split, part in parts.items():
-            result[split] = Judged(
-                query_ids=part.query_ids, queries=part.queries, corpus=smaller, clusters=part.clusters, origin=part.origin,
-                relevance=tuple({moved[row]: grade for row, grade in grades.items()} for grades in part.relevance),
-            )  # fmt: skip
+            relevance = tuple({moved[row]: grade for row, grade in grades.items()} for grades in part.relevance)
+            result[split] = replace(part, corpus=smaller, relevance=relevance)
     return result, note
 
 
@@ -196,4 +195,5 @@ def judge_pairs(pairs: TrainingPairs, *, prefix: str) -> Judged:
         corpus=pairs.corpus,
         clusters=kept.clusters,
         origin=kept.origin,
+        file=None if kept.origin is None else kept.origin.file,
     )

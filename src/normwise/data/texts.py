@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from typing import Any
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# Blanks, controls, format characters, marks without a letter; and letters and symbols that Unicode leaves blank.
+_INVISIBLE = frozenset({"Zs", "Zl", "Zp", "Cc", "Cf", "Mn", "Me"})
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def text_problem(value: Any) -> str | None:
@@ -27,12 +31,32 @@ def text_problem(value: Any) -> str | None:
             return "is empty or whitespace"
         if lone_surrogate(value):
             return "holds a lone surrogate (half of a broken character)"
-        return None
+        return None if has_visible(value) else "has no visible character"
     if value is None:
         return "is None"
     if isinstance(value, float) and math.isnan(value):
         return "is NaN"
     return f"is {type(value).__name__}, not text"
+
+
+def has_visible(text: str) -> bool:
+    r"""Whether a reader sees anything: a zero-width space or a null character is no text.
+
+    Example:
+        >>> has_visible("\u200b\x00 "), has_visible("\u200bbank")
+        (False, True)
+    """
+    return any(unicodedata.category(character) not in _INVISIBLE and character not in _BLANK for character in text)
+
+
+def printable(text: str) -> str:
+    r"""The text with U+FFFD for lone surrogates, as names of files that are not UTF-8 hold them.
+
+    Example:
+        >>> printable("bad\udcff") == "bad\ufffd"
+        True
+    """
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def lone_surrogate(text: str) -> bool:

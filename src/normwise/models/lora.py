@@ -42,7 +42,7 @@ def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -
     model = needed_backbone(st, "trainable = lora")
     if isinstance(transformer(st).model, PeftModel):
         raise InputError("adapters are attached already: merge them first")
-    targets = _targets(linear_names(model), config.targets)
+    targets = lora_targets(st, config)
     model.name_or_path = ""
     model.config._name_or_path = ""
     with torch.random.fork_rng(devices=[]):
@@ -53,6 +53,15 @@ def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -
             warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
             transformer(st).model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
     return tuple(targets)
+
+
+def lora_targets(st: SentenceTransformer, config: LoraConfig) -> list[str]:
+    """Dotted names of the linear maps that adapters with these settings would be put on.
+
+    Raises:
+        InputError: a target names no linear map; the message lists those there are.
+    """
+    return _targets(linear_names(needed_backbone(st, "trainable = lora")), config.targets)
 
 
 def transformer(st: SentenceTransformer) -> Any:

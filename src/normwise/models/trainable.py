@@ -8,6 +8,7 @@ from torch import nn
 
 from normwise.core.config import StageConfig, Trainable
 from normwise.core.errors import InputError
+from normwise.models.lora import lora_targets
 from normwise.models.probe import PROBE_TEXTS
 
 # A bias on the keys adds one constant to every attention score of a query, which softmax takes away again.
@@ -44,6 +45,22 @@ def set_trainable(st: SentenceTransformer, stage: StageConfig) -> tuple[str, ...
     if not wanted:
         raise InputError(f"stage {stage.name!r}: no parameter would be trained; change trainable or unfreeze")
     return tuple(name for name, _ in st.named_parameters() if name in wanted and not name.endswith(_KEY_BIASES))
+
+
+def check_stage(st: SentenceTransformer, stage: StageConfig) -> None:
+    """Refuse a stage that could train nothing on this encoder; the encoder is left as it is.
+
+    Args:
+        st: the encoder before any training.
+        stage: what to train.
+
+    Raises:
+        InputError: adapters' targets name no map, a head is wanted and none is there, or nothing would be trained.
+    """
+    if stage.trainable is Trainable.LORA:
+        lora_targets(st, stage.lora_settings)
+    elif not _wanted(st, stage):
+        raise InputError(f"stage {stage.name!r}: unfreeze = {list(stage.unfreeze)} names nothing that this model has; change unfreeze")
 
 
 def _wanted(st: SentenceTransformer, stage: StageConfig) -> set[str]:

@@ -175,11 +175,17 @@ class FiniteGuard(TrainerCallback):
 
 
 class CheckpointMark(TrainerCallback):
-    """Writes the last file of a checkpoint, without which it is never resumed from."""
+    """Writes the last file of a checkpoint, without which it is never resumed from.
+
+    A checkpoint whose weights are not finite never gets it: resuming there could only fail again.
+    """
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Mark the checkpoint of this step complete."""
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        model = kwargs.get("model")
+        if model is not None and not all(bool(torch.isfinite(p).all()) for p in model.parameters() if p.requires_grad):
+            return
         if state.is_world_process_zero and (folder / "trainer_state.json").is_file():
             write_text(folder / "complete", f"{state.global_step}\n")
 

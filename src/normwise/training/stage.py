@@ -13,10 +13,11 @@ import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 
 from normwise.core.config import NegativeSource, StageConfig, TemperatureConfig, Trainable, Weighting
-from normwise.core.errors import InputError
+from normwise.core.errors import InputError, WorkError
 from normwise.core.records import StageResult
 from normwise.data.sets import TrainingPairs
 from normwise.models.lora import attach_lora
+from normwise.models.probe import probe_vectors
 from normwise.models.trainable import set_trainable
 from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import remove_learnable_temperature
@@ -189,6 +190,11 @@ def train_stage(
     checkpoints = complete_checkpoints(folder)
     last = max(checkpoints, default=None)
     trainer.train(resume_from_checkpoint=str(checkpoints[last]) if last else None)
+    if not np.isfinite(probe_vectors(model)).all():
+        raise WorkError(
+            f"stage {stage.name!r} diverged: after {stage.steps} steps at learning_rate {stage.learning_rate:g} vectors are not finite; "
+            "lower learning_rate or raise the temperature"
+        )
     final_temperature = float(loss.temperature.current())
     remove_learnable_temperature(model)
     for step, path in complete_checkpoints(folder).items():

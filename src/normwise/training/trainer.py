@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from torch.utils.data import BatchSampler
 from transformers import PrinterCallback
 
+from normwise.core.errors import InputError, WorkError
 from normwise.core.files import read_json, write_json
 from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import load_temperature_state, temperature_state
@@ -94,6 +95,17 @@ class StageTrainer(SentenceTransformerTrainer):
                 feature["attention_mask"].sum(dim=1).cpu().numpy() for feature in features if "attention_mask" in feature
             )
         return features, labels
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """The loss; a batch that it cannot take stops the work and says where."""
+        try:
+            return super().compute_loss(*args, **kwargs)
+        except InputError as error:
+            rate = self._get_learning_rate()
+            raise WorkError(
+                f"training stopped at step {self.state.global_step + 1} (learning rate {rate:.3g}): {error}. If values are not "
+                "finite, training diverged: lower learning_rate or raise the temperature"
+            ) from error
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log what the trainer measured, joined by what the observer saw in the same step."""

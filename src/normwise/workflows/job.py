@@ -19,10 +19,11 @@ from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.models.loading import load_base
+from normwise.models.tokens import token_counter
+from normwise.models.trainable import check_stage
 from normwise.training.recipe import Recipe
 from normwise.training.trackers import check_trackers
 from normwise.workflows.comparison import dev_cosine_ndcg, embed
-from normwise.workflows.dry_run import token_counter
 
 Log = Callable[[str], None]
 
@@ -81,9 +82,11 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
     """Load data and encoder, and refuse what would spoil the run, before anything is trained.
 
     Raises:
-        InputError: data without training pairs, dev or test; texts that cannot be trained on; an encoder that cannot
-            be opened.
+        InputError: data without training pairs, dev or test, or whose queries have no relevant candidate; texts that
+            cannot be trained on; an encoder that cannot be opened; a stage that would train nothing or leave a query
+            without a negative; a claim or a tracker that is unknown.
     """
+    check_claims(config)
     check_trackers(config.report_to)
     log(f"data: {config.data.name}")
     data = load_data(config.data, seed=0)
@@ -94,6 +97,12 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
             f"data {config.data.name!r} needs a dev split (to decide) and a test split (to report): name them with data.dev and data.test"
         )
     encoder = load_base(config.model)
+    for split, judged in (("dev", data.dev), ("test", data.test)):
+        if not any(judged.relevance):
+            raise InputError(
+                f"data {config.data.name!r}: no {split} query has a relevant candidate, so nothing can be measured: mend its judgements"
+            )
+    _check_stages(config, data.train, encoder)
     hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
     hygiene.require_ok()
     for warning in hygiene.warnings:
@@ -110,6 +119,13 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
         log=log,
         progress=progress,
     )
+
+
+def _check_stages(config: PaceConfig, pairs: TrainingPairs, encoder: SentenceTransformer) -> None:
+    for stages in config.arms.values():
+        for stage in stages:
+            check_stage(encoder, stage)
+            batch_plan(pairs, stage, batches=1, seed=0)
 
 
 def check_claims(config: PaceConfig) -> None:
@@ -130,6 +146,11 @@ def batch_plan(pairs: TrainingPairs, stage: StageConfig, *, batches: int, seed: 
     elsewhere = stage.negatives.source is NegativeSource.UNIFORM or all(negatives)
     used = replace(pairs, negatives=negatives)
     return choose_plan(used, batch_size=stage.batch_size, steps=batches, seed=seed, other_negatives=elsewhere)
+
+
+def fingerprint(config: PaceConfig) -> str:
+    """A hash of the settings, by which a run folder knows its own."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
 
 
 def data_fingerprint(data: RetrievalData) -> str:

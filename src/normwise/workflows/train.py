@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from collections.abc import Callable
@@ -36,7 +35,7 @@ from normwise.workflows.comparison import (
     split_vectors,
     stack,
 )
-from normwise.workflows.job import Job, check_claims, prepare_job
+from normwise.workflows.job import Job, fingerprint, prepare_job
 from normwise.workflows.publish import publish_model, publish_page
 
 BASE = "untrained"
@@ -93,9 +92,7 @@ def train(
     started = time.monotonic()
     say = log or (lambda line: None)
     join_launch()
-    check_claims(config)
-    fingerprint = hashlib.sha256(config.model_dump_json().encode()).hexdigest()
-    folder = RunFolder.open(out, fingerprint=fingerprint, resume=resume, overwrite=overwrite)
+    folder = RunFolder.open(out, fingerprint=fingerprint(config), resume=resume, overwrite=overwrite)
     if folder.complete:
         say(f"{out} is complete: nothing to do")
         return TrainResult.model_validate(read_json(out / "result.json"))
