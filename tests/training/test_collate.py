@@ -68,9 +68,10 @@ def test_uniform_pool_is_uniform_over_the_corpus(pairs):
 
 
 def test_corrected_negatives_carry_log_popularity(pairs):
-    batch, _ = collate(pairs, [0, 5], negatives={"source": "corrected", "smoothing": 1.0})
-    counts = np.bincount(pairs.positives, minlength=24) + 1.0
-    np.testing.assert_allclose(batch["label"]["log_g"].numpy(), np.log(counts / counts.sum())[[0, 5]], rtol=1e-6)
+    skewed = pairs.subset(np.array([7, 0, 24, 7, 31, 2]))
+    batch, _ = collate(skewed, [0, 5], negatives={"source": "corrected", "smoothing": 1.0})
+    counts = np.bincount([7, 0, 0, 7, 7, 2], minlength=24) + 1.0
+    np.testing.assert_allclose(batch["label"]["log_g"].numpy(), np.log(counts / counts.sum())[[7, 2]], rtol=1e-6)
 
 
 def test_no_popularity_without_correction(pairs):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from transformers import TrainerCallback
 
 from normwise.core.config import StageConfig
 from normwise.core.errors import InputError, WorkError
-from normwise.training.observers import MovementGuard
+from normwise.training.observers import CheckpointMark, MovementGuard
 from normwise.training.stage import StageRun, train_stage
 from normwise.training.trackers import check_trackers
 from normwise.training.trainer import StageTrainer, complete_checkpoints, load_checkpoint
@@ -175,3 +177,16 @@ def test_trackers_are_checked_by_name():
     with pytest.raises(InputError, match="'comet_ml' is not installed; run: pip install comet_ml"):
         check_trackers(("comet_ml",))
     check_trackers(("tensorboard",))
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_only_finite_checkpoints_are_marked(tmp_path, value):
+    folder = tmp_path / "checkpoint-4"
+    folder.mkdir()
+    (folder / "trainer_state.json").write_text("{}")
+    model = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        model.bias.fill_(value)
+    arguments, state = SimpleNamespace(output_dir=str(tmp_path)), SimpleNamespace(global_step=4, is_world_process_zero=True)
+    CheckpointMark().on_save(arguments, state, None, model=model)
+    assert list(complete_checkpoints(tmp_path)) == ([4] if value == 0.0 else [])

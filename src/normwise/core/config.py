@@ -10,65 +10,19 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from normwise.core.errors import InputError, near_names
+from normwise.core.errors import near_names
+from normwise.core.records import GEOMETRY
 from normwise.core.similarity import Similarity
+from normwise.core.strict import Number, StrictConfig, Switch, Text, Whole
 
-
-class StrictConfig(BaseModel):
-    """A frozen config value that refuses unknown keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any], *, source: str = "config") -> Self:
-        """Validate plain values; every problem is reported at once, with its dotted key.
-
-        Args:
-            values: nested plain data, as TOML, JSON or YAML gives it.
-            source: where the values came from, for the message.
-
-        Raises:
-            InputError: lists every bad key, with near names for unknown ones.
-        """
-        try:
-            return cls.model_validate(dict(values))
-        except ValidationError as error:
-            raise InputError(f"{source}: " + "; ".join(_explain(cls, problem) for problem in error.errors())) from None
-
-
-def _explain(model: type[BaseModel], problem: Any) -> str:
-    path = [str(part) for part in problem["loc"] if part != "function-before" and not str(part).startswith("function-")]
-    key = ".".join(path) or "(top level)"
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key {key!r}: {near_names(path[-1], _fields_at(model, path[:-1]))}"
-    if problem["type"] == "missing":
-        return f"key {key!r} is missing"
-    return f"{key}: {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r:.80})"
-
-
-def _fields_at(model: type[BaseModel], path: list[str]) -> list[str]:
-    for part in path:
-        if part.isdigit():
-            continue
-        field = model.model_fields.get(part)
-        if field is None:
-            continue
-        inner = _inner_model(field.annotation)
-        if inner is None:
-            return []
-        model = inner
-    return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        if (inner := _inner_model(argument)) is not None:
-            return inner
-    return None
+UNTRAINED = "untrained"
+_LARGEST_SEED = 2**32 - 1
+_SCALES = (1e-300, 1e300)
+_TEMPERATURE_FORMS = (
+    'expected a number, "match" or a table; a learnable one starts somewhere, as in temperature = { mode = "learnable", value = 0.05 }'
+)
 
 
 class Trainable(StrEnum):
@@ -102,6 +56,10 @@ class Weighting(StrEnum):
     QUERY_NEGATIVE = "query_negative"
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 class TemperatureConfig(StrictConfig):
     """Temperature tau > 0 that divides the score.
 
@@ -117,10 +75,10 @@ class TemperatureConfig(StrictConfig):
     """
 
     mode: Literal["fixed", "learnable", "match"] = "fixed"
-    value: float | None = Field(default=None, gt=0)
-    scale: float | None = Field(default=None, gt=0, exclude=True)
-    minimum: float = Field(default=0.001, gt=0)
-    maximum: float = Field(default=1000.0, gt=0)
+    value: Number | None = Field(default=None, gt=0)
+    scale: Number | None = Field(default=None, gt=0, exclude=True)
+    minimum: Number = Field(default=0.001, gt=0)
+    maximum: Number = Field(default=1000.0, gt=0)
 
     @model_validator(mode="before")
     @classmethod
@@ -129,7 +87,9 @@ class TemperatureConfig(StrictConfig):
             if data.get("value") is not None:
                 raise ValueError("give temperature as value or as scale = 1/value, not both")
             scale = data["scale"]
-            if isinstance(scale, int | float) and scale > 0:
+            if _is_number(scale) and scale > 0:
+                if not _SCALES[0] <= scale <= _SCALES[1]:
+                    raise ValueError(f"scale lies outside {_SCALES[0]}..{_SCALES[1]}")
                 data = {**data, "value": 1.0 / scale}
         return data
 
@@ -145,11 +105,13 @@ class TemperatureConfig(StrictConfig):
 
 
 def _read_temperature(value: Any) -> Any:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int | float):
+    if _is_number(value):
         return {"mode": "fixed", "value": value}
-    return {"mode": value} if value == "match" else value
+    if value == "match":
+        return {"mode": value}
+    if not isinstance(value, Mapping | TemperatureConfig):
+        raise ValueError(_TEMPERATURE_FORMS)
+    return value
 
 
 Temperature = Annotated[TemperatureConfig, BeforeValidator(_read_temperature)]
@@ -164,18 +126,18 @@ class FocalConfig(StrictConfig):
     """
 
     weighting: Weighting = Weighting.FOCAL
-    gamma: float = Field(default=2.0, ge=0)
-    temperature: float | None = Field(default=None, gt=0)
-    cap: float | None = Field(default=None, gt=1)
+    gamma: Number = Field(default=2.0, ge=0)
+    temperature: Number | None = Field(default=None, gt=0)
+    cap: Number | None = Field(default=None, gt=1)
 
 
 class LoraConfig(StrictConfig):
     """Low-rank adapters on every linear map of the encoder (the pooler, which gets no gradient, left out)."""
 
-    rank: int = Field(default=32, ge=1)
-    alpha: float = Field(default=64.0, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: tuple[str, ...] | None = None
+    rank: Whole = Field(default=32, ge=1)
+    alpha: Number = Field(default=64.0, gt=0)
+    dropout: Number = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[Text, ...] | None = None
 
 
 class NegativesConfig(StrictConfig):
@@ -186,8 +148,8 @@ class NegativesConfig(StrictConfig):
     """
 
     source: NegativeSource = NegativeSource.IN_BATCH
-    count: int | None = Field(default=None, ge=1)
-    smoothing: float | None = Field(default=None, ge=0)
+    count: Whole | None = Field(default=None, ge=1)
+    smoothing: Number | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
     def _applies(self) -> Self:
@@ -226,20 +188,20 @@ class StageConfig(StrictConfig):
     lora: LoraConfig | None = None
     temperature: Temperature
     loss: Literal["infonce", "dcl"] = "infonce"
-    symmetric: bool = False
+    symmetric: Switch = False
     focal: FocalConfig | None = None
     negatives: Negatives = NegativesConfig()
-    hard_negatives: int = Field(default=0, ge=0)
-    learning_rate: float = Field(default=2e-5, gt=0)
-    weight_decay: float = Field(default=0.01, ge=0)
-    steps: int = Field(default=100, ge=1)
-    warmup_ratio: float = Field(default=0.05, ge=0, lt=1)
+    hard_negatives: Whole = Field(default=0, ge=0)
+    learning_rate: Number = Field(default=2e-5, gt=0)
+    weight_decay: Number = Field(default=0.01, ge=0)
+    steps: Whole = Field(default=100, ge=1)
+    warmup_ratio: Number = Field(default=0.05, ge=0, lt=1)
     scheduler: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
-    batch_size: int = Field(default=32, ge=1)
-    accumulation: int = Field(default=1, ge=1)
-    max_gradient_norm: float = Field(default=1.0, gt=0)
-    checkpoint_every: int | None = Field(default=None, ge=1)
-    start_step: int | None = Field(default=None, ge=1)
+    batch_size: Whole = Field(default=32, ge=1)
+    accumulation: Whole = Field(default=1, ge=1)
+    max_gradient_norm: Number = Field(default=1.0, gt=0)
+    checkpoint_every: Whole | None = Field(default=None, ge=1)
+    start_step: Whole | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _applies(self) -> Self:
@@ -266,7 +228,7 @@ class StageConfig(StrictConfig):
 class RadialHeadConfig(StrictConfig):
     """A Dense projection to fewer dimensions after pooling, which frees the norm of a norm-layer-terminated encoder."""
 
-    dimensions: int = Field(ge=1)
+    dimensions: Whole = Field(ge=1)
 
 
 class ModelConfig(StrictConfig):
@@ -276,10 +238,10 @@ class ModelConfig(StrictConfig):
     A `Normalize` module at the end is always left out, since the norm is what is trained.
     """
 
-    name: str = "all-MiniLM-L6-v2"
-    revision: str | None = None
-    layers: int | None = Field(default=None, ge=1)
-    max_tokens: int | None = Field(default=None, ge=4)
+    name: Text = "all-MiniLM-L6-v2"
+    revision: Text | None = None
+    layers: Whole | None = Field(default=None, ge=1)
+    max_tokens: Whole | None = Field(default=None, ge=4)
     head: RadialHeadConfig | None = None
     query_prompt: str | None = None
     candidate_prompt: str | None = None
@@ -292,13 +254,13 @@ class DataConfig(StrictConfig):
     `datasets` folder or a hub id. `limit_*` cut a set deterministically (by `seed` of the run).
     """
 
-    name: str
-    roots: tuple[str, ...] | None = None
-    dev: str | None = None
-    test: str | None = None
-    limit_train: int | None = Field(default=None, ge=2)
-    limit_queries: int | None = Field(default=None, ge=1)
-    limit_candidates: int | None = Field(default=None, ge=2)
+    name: Text
+    roots: tuple[Text, ...] | None = None
+    dev: Text | None = None
+    test: Text | None = None
+    limit_train: Whole | None = Field(default=None, ge=2)
+    limit_queries: Whole | None = Field(default=None, ge=1)
+    limit_candidates: Whole | None = Field(default=None, ge=2)
     on_bad_rows: Literal["refuse", "drop"] = "refuse"
 
 
@@ -309,14 +271,35 @@ class ClaimConfig(StrictConfig):
     one value per seed. At least 5 seeds are needed for a verdict; fewer can only say "undecided at this size".
     """
 
-    name: str = Field(min_length=1)
-    higher: tuple[str, Similarity]
-    lower: tuple[str, Similarity]
-    figure: str = "ndcg@10"
+    name: Text
+    higher: tuple[Text, Similarity]
+    lower: tuple[Text, Similarity]
+    figure: Text = "ndcg@10"
+
+    @property
+    def is_about_itself(self) -> bool:
+        """Whether both sides are one number: the same arm, and a ranking or a figure that cannot tell them apart."""
+        (arm, ranking), (other, other_ranking) = self.higher, self.lower
+        return arm == other and (self.figure in GEOMETRY or ranking.ranking is other_ranking.ranking)
+
+
+def _check_claims(claims: tuple[ClaimConfig, ...], arms: Mapping[str, Any]) -> None:
+    names = [claim.name for claim in claims]
+    for claim in claims:
+        where = f"claim {claim.name!r}"
+        if names.count(claim.name) > 1:
+            raise ValueError(f"{where}: two claims share this name, and only one outcome could be told: give each its own")
+        for arm, _ in (claim.higher, claim.lower):
+            if arm not in arms:
+                raise ValueError(f"{where}: arm {arm!r} is unknown: {near_names(arm, arms)}")
+        if claim.is_about_itself:
+            raise ValueError(f"{where}: higher and lower have the same {claim.figure} by definition: compare two arms or two rankings")
 
 
 def _check_arm(arm: str, stages: tuple[StageConfig, ...]) -> None:
     where = f"arm {arm!r}"
+    if arm == UNTRAINED:
+        raise ValueError(f"{where}: this is the name of the encoder before training, which is always compared: choose another name")
     if not stages:
         raise ValueError(f"{where} has no stage")
     if stages[0].temperature.mode == "match" and stages[0].temperature.value is None:
@@ -333,6 +316,9 @@ def _check_arm(arm: str, stages: tuple[StageConfig, ...]) -> None:
             )
 
 
+Seed = Annotated[Whole, Field(ge=0, le=_LARGEST_SEED)]
+
+
 class PaceConfig(StrictConfig):
     """A whole run: data, encoder, one or more arms, seeds.
 
@@ -341,24 +327,21 @@ class PaceConfig(StrictConfig):
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
-    arms: dict[str, tuple[StageConfig, ...]] = Field(min_length=1)
+    arms: dict[Text, tuple[StageConfig, ...]] = Field(min_length=1)
     claims: tuple[ClaimConfig, ...] = ()
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    merge_tolerance: float = Field(default=1e-4, gt=0)
-    observe_every: int = Field(default=1, ge=1)
-    evaluation_batch: int = Field(default=64, ge=1)
+    seeds: tuple[Seed, ...] = Field(default=(0,), min_length=1)
+    merge_tolerance: Number = Field(default=1e-4, gt=0)
+    observe_every: Whole = Field(default=1, ge=1)
+    evaluation_batch: Whole = Field(default=64, ge=1)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    report_to: tuple[str, ...] = ()
-    bootstrap: int = Field(default=1000, ge=100)
+    report_to: tuple[Text, ...] = ()
+    bootstrap: Whole = Field(default=1000, ge=100)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         for arm, stages in self.arms.items():
             _check_arm(arm, stages)
-        for claim in self.claims:
-            for arm, _ in (claim.higher, claim.lower):
-                if arm not in self.arms:
-                    raise ValueError(f"claim {claim.name!r}: arm {arm!r} is unknown: {near_names(arm, self.arms)}")
+        _check_claims(self.claims, self.arms)
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"a seed is repeated in {list(self.seeds)}")
         return self

@@ -9,14 +9,18 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.strict import shown
 
 _TOML_PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)")
 _KEY_PART = re.compile(r'"([^"]*)"|\'([^\']*)\'|([^."\']+)')
+_SHOWN = 60
+_DEEPEST = 16
+_TOO_DEEP = f"tables and lists stand in each other more than {_DEEPEST} deep: no setting does"
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
@@ -43,10 +47,41 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"config file {path} cannot be read: {error.strerror}") from None
-    values = parse(text, path)
+    values = _parsed(lambda: parse(text, path), str(path))
     if not isinstance(values, dict):
         raise InputError(f"{path}: a config is a table of settings at its top level, but this file holds a {type(values).__name__}")
     return values
+
+
+def _parsed(parse: Callable[[], Any], where: str) -> Any:
+    """Run a parser; what its own errors leave out is told too: endless nesting, and integers of thousands of digits."""
+    try:
+        values = parse()
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(f"{where}: {_TOO_DEEP}") from None
+    except ValueError as error:
+        raise InputError(f"{where}: a value cannot be read: {str(error).partition(';')[0]}") from None
+    _check_depth(values, where)
+    return values
+
+
+def _check_depth(values: Any, where: str) -> None:
+    level = [values]
+    for _ in range(_DEEPEST):
+        inner = [item for outer in level for item in _items(outer)]
+        # A YAML alias is one object that stands in many places, which would multiply on every level.
+        level = list({id(item): item for item in inner}.values())
+        if not level:
+            return
+    raise InputError(f"{where}: {_TOO_DEEP}")
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _parse_toml(text: str, path: Path) -> Any:
@@ -86,6 +121,17 @@ def _parse_yaml(text: str, path: Path) -> Any:
 
     class Loader(yaml.SafeLoader):
         """YAML's safe subset, without repeated keys, and with `2e-5` a number as in YAML 1.2 (PyYAML reads text)."""
+
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (ValueError, LookupError, AttributeError):
+                # PyYAML lets these out where a scalar is not what its tag says, such as `!!bool maybe` or month 13.
+                if not isinstance(node, yaml.ScalarNode):
+                    raise
+                kind = node.tag.rpartition(":")[2]
+                problem = f"{node.value[:_SHOWN]!r} cannot be read as {kind}"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
             seen: set[Any] = set()
@@ -162,14 +208,17 @@ def _split_key(key: str, override: str) -> list[str]:
 
 
 def _parse_value(text: str, override: str) -> Any:
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError as error:
-        if text[:1] in ("[", "{", '"', "'"):
-            reason = _TOML_PLACE.sub("", str(error))
-            raise InputError(f"--set {override!r}: the value starts like TOML but is not valid: {reason}") from None
-        return text
-    return parsed["value"] if set(parsed) == {"value"} else text
+    def parse() -> Any:
+        try:
+            parsed = tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError as error:
+            if text[:1] in ("[", "{", '"', "'"):
+                reason = _TOML_PLACE.sub("", str(error))
+                raise InputError(f"--set {override!r}: the value starts like TOML but is not valid: {reason}") from None
+            return text
+        return parsed["value"] if set(parsed) == {"value"} else text
+
+    return _parsed(parse, f"--set {override[:_SHOWN]!r}")
 
 
 def _set(table: dict[str, Any], parts: list[str], value: Any, override: str) -> None:
@@ -178,7 +227,7 @@ def _set(table: dict[str, Any], parts: list[str], value: Any, override: str) -> 
         where = ".".join(parts[:depth]) or "the config"
         last = depth == len(parts) - 1
         if isinstance(here, list):
-            if not part.isdigit() or int(part) >= len(here):
+            if not part.isdecimal() or len(part) > len(str(len(here))) or int(part) >= len(here):
                 raise InputError(
                     f"--set {override!r}: {where} is a list of {len(here)} (0 to {len(here) - 1}), so {part!r} picks nothing in it"
                 )
@@ -188,7 +237,7 @@ def _set(table: dict[str, Any], parts: list[str], value: Any, override: str) -> 
             if not last:
                 here.setdefault(part, {})
         else:
-            raise InputError(f"--set {override!r}: {where} is {here!r}, not a table: set {where} as a whole")
+            raise InputError(f"--set {override!r}: {where} is {shown(here)}, not a table: set {where} as a whole")
         if last:
             here[slot] = value
         else:

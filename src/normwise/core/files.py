@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from normwise.core.errors import InputError, WorkError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+def refusal(error: OSError) -> str:
+    """Say in words what the system refused, and the next step that fits.
+
+    Example:
+        >>> refusal(OSError(errno.ENOSPC, "No space left on device"))
+        'No space left on device; free space or choose another folder'
+        >>> refusal(OSError(errno.EACCES, "Permission denied"))
+        'Permission denied; change the permissions or choose another folder'
+    """
+    steps = {
+        **dict.fromkeys(_FULL, "free space or "),
+        **dict.fromkeys(_FORBIDDEN, "change the permissions or "),
+        **dict.fromkeys(_IN_THE_WAY, "a file stands where a folder should, or the other way round: move it or "),
+        errno.ENAMETOOLONG: "choose a shorter name or ",
+    }
+    return f"{error.strerror or error}; {steps.get(error.errno or 0, '')}choose another folder"
+
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file atomically: readers see the old content or the new, never a part.
 
+    Through a symbolic link the file that it names is written, and the link stays.
+
     Raises:
         WorkError: the disk refused; the old content is untouched.
     """
+    named = path
     try:
+        path = _behind_links(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
@@ -34,7 +63,16 @@ def write_bytes(path: Path, data: bytes) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise WorkError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
+        raise WorkError(f"could not write {named}: {refusal(error)}") from error
+
+
+def _behind_links(path: Path) -> Path:
+    if not path.is_symlink():
+        return path
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return target
 
 
 def _umask() -> int:
@@ -57,13 +95,16 @@ def read_json(path: Path) -> Any:
     """Read a JSON file of ours.
 
     Raises:
-        InputError: the file is missing or is not JSON; the message names it.
+        InputError: the file is missing, cannot be read or is not JSON; the message names it.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        # ValueError is broken JSON, broken UTF-8, or an integer of more digits than Python reads.
         raise InputError(f"{path} is not valid JSON: {error}") from error
 
 
@@ -79,37 +120,54 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         The temporary folder to write into.
 
     Raises:
-        InputError: `path` exists and `overwrite` is false.
-        WorkError: the disk refused; what stood at `path` is untouched.
+        InputError: `path` exists and `overwrite` is false, or it is a file.
+        WorkError: the disk refused; what stood at `path` is untouched, and nothing else is left behind.
     """
-    if path.exists() and not overwrite:
-        raise InputError(f"{path} exists already: pass --overwrite to replace it, or choose another folder")
+    work: Path | None = None
+    above: list[Path] = []
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise WorkError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
-    try:
+        target = _behind_links(path)
+        if target.exists() and not overwrite:
+            raise InputError(f"{path} exists already: pass --overwrite to replace it, or choose another folder")
+        if target.exists() and not target.is_dir():
+            raise InputError(f"{path} is a file, and a folder never replaces one: choose another folder")
+        above = [parent for parent in target.parents if not parent.exists()]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         yield work
         _open_to_others(work)
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            os.replace(path, old / path.name)
-            try:
-                os.replace(work, path)
-            except BaseException:
-                os.replace(old / path.name, path)
-                old.rmdir()
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.replace(work, path)
-    except OSError as error:
-        shutil.rmtree(work, ignore_errors=True)
-        raise WorkError(f"could not write {path}: {error.strerror or error}; free space or choose another folder") from error
-    except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        _put_in_place(work, target)
+    except BaseException as error:
+        if work is not None:
+            shutil.rmtree(work, ignore_errors=True)
+        for parent in above:
+            _remove_if_empty(parent)
+        if isinstance(error, OSError):
+            raise WorkError(f"could not write {path}: {refusal(error)}") from error
         raise
+
+
+def _put_in_place(work: Path, target: Path) -> None:
+    if not target.exists():
+        os.replace(work, target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    try:
+        os.replace(target, old / target.name)
+        try:
+            os.replace(work, target)
+        except BaseException:
+            os.replace(old / target.name, target)
+            raise
+    except BaseException:
+        _remove_if_empty(old)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _open_to_others(folder: Path) -> None:
@@ -148,20 +206,24 @@ class RunFolder:
                 with other settings.
         """
         fresh = {"fingerprint": fingerprint, "complete": False, "done": {}}
-        if path.is_dir() and not any(path.iterdir()) or not path.exists():
+        try:
+            is_free = not path.exists() or path.is_dir() and not any(path.iterdir())
+            state = None if is_free else _state_of_ours(path / "state.json")
+        except OSError as error:
+            raise InputError(f"{path} cannot be looked into: {refusal(error)}") from error
+        if is_free:
             return cls(path, fresh, replaces=False)
-        marker = path / "state.json"
-        if not marker.is_file():
+        if state is None:
             if overwrite:
                 raise InputError(f"{path} is not a run folder of normwise: refusing to delete it; choose another --out")
-            raise InputError(f"{path} holds other files: choose an empty or new folder for --out")
+            what = "holds other files" if path.is_dir() else "is not a folder"
+            raise InputError(f"{path} {what}: choose an empty or new folder for --out")
         if overwrite:
             return cls(path, fresh, replaces=True)
-        state = read_json(marker)
         if not resume:
-            word = "a complete" if state.get("complete") else "an unfinished"
+            word = "a complete" if state["complete"] else "an unfinished"
             raise InputError(f"{path} holds {word} run: pass --resume to go on with it, or --overwrite to start again")
-        if state.get("fingerprint") != fingerprint:
+        if state["fingerprint"] != fingerprint:
             raise InputError(f"{path} was started with other settings: resume with the same ones, or pass --overwrite")
         return cls(path, state, replaces=False)
 
@@ -169,17 +231,21 @@ class RunFolder:
         """Make the folder ready for work; what it replaces is deleted now.
 
         Raises:
-            InputError: the folder cannot be made.
+            InputError: the folder cannot be made, or the old run in it cannot be deleted.
             WorkError: the disk refused.
         """
-        if self._replaces:
-            shutil.rmtree(self.path)
-            self._replaces = False
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{self.path} cannot be made: {error.strerror or error}; choose another --out") from error
+            raise InputError(f"{self.path} cannot be made: {refusal(error)}") from error
+        # First, so that a folder whose old files are half deleted is still known as a run, and as an unfinished one.
         self._save()
+        if self._replaces:
+            try:
+                _empty(self.path, but="state.json")
+            except OSError as error:
+                raise InputError(f"the old run in {self.path} cannot be deleted: {refusal(error)}") from error
+            self._replaces = False
 
     @property
     def complete(self) -> bool:
@@ -202,3 +268,33 @@ class RunFolder:
 
     def _save(self) -> None:
         write_json(self.path / "state.json", self._state)
+
+
+def _state_of_ours(marker: Path) -> dict[str, Any] | None:
+    """The state of a run, or None where the file is not one that `RunFolder` wrote."""
+    if not marker.is_file():
+        return None
+    try:
+        state = json.loads(marker.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(state, dict):
+        return None
+    fingerprint = state.get("fingerprint")
+    ours = (
+        isinstance(fingerprint, str)
+        and _FINGERPRINT.fullmatch(fingerprint)
+        and isinstance(state.get("complete"), bool)
+        and isinstance(state.get("done"), dict)
+    )
+    return state if ours else None
+
+
+def _empty(folder: Path, *, but: str) -> None:
+    for path in folder.iterdir():
+        if path.name == but:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

@@ -10,15 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.core.files import read_json
-from normwise.data.clusters import components, renumber
+from normwise.data.clusters import components
 from normwise.data.columns import refusal
-from normwise.data.lines import read_json_lines, read_tsv
+from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_tsv
+from normwise.data.opening import kind_of, read_json_object
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
-from normwise.data.texts import text_problem
+from normwise.data.texts import has_visible, printable, text_problem
 
 SPLITS = ("train", "dev", "test")
 SIDE_FILE = "normwise-data.json"
+_ID_NAMES = frozenset({"corpus-id", "corpus_id", "corpusid", "doc-id", "doc_id", "docid", "candidate", "candidate-id", "_id", "id"})
 
 
 @dataclass
@@ -40,9 +41,9 @@ class _Reader:
         problems: list[str] = []
         seen: set[str] = set()
         for number, record in read_json_lines(path):
-            key = record.get("_id")
-            if not isinstance(key, str) or not key:
-                raise InputError(f"{path}, row {number}, column _id: expected a text, got {key!r:.60}")
+            key: Any = record.get("_id")
+            if text_problem(key) is not None:
+                raise InputError(f"{path}, row {number}, column _id: expected a text, got {key!r:.60}: it {text_problem(key)}")
             if key in seen:
                 raise InputError(f"{path}, row {number}, column _id: {key!r} stands there twice: ids must be distinct")
             seen.add(key)
@@ -65,7 +66,7 @@ class _Reader:
 
 def is_beir(folder: Path) -> bool:
     """Whether the folder holds corpus.jsonl, which marks the BEIR layout."""
-    return any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+    return any(kind_of(folder / name) == "file" for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
 def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[RetrievalData, frozenset[str]]:
@@ -85,35 +86,59 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
     """
     reader = _Reader(folder, on_bad_rows)
     ids, texts, lines, _ = reader.texts("corpus.jsonl")
-    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / "corpus.jsonl"), np.asarray(lines, dtype=np.int64)))
-    queries = _Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
+    corpus = Corpus(tuple(ids), tuple(texts), Origin(printable(str(folder / "corpus.jsonl")), np.asarray(lines, dtype=np.int64)))
+    queries = _Queries(*reader.texts("queries.jsonl"), file=printable(str(folder / "queries.jsonl")))
     rows = {key: row for row, key in enumerate(ids)}
-    side = read_json(folder / SIDE_FILE) if (folder / SIDE_FILE).is_file() else {}
+    side = read_side_file(folder)
     parts: dict[str, Any] = {}
     for split in SPLITS:
         path = folder / "qrels" / f"{split}.tsv"
         marked = [] if split == "train" else queries.no_answer(split)
-        if not path.is_file() and not marked:
+        has_qrels = kind_of(path) == "file"
+        if not has_qrels and not marked:
             parts[split] = None
             continue
-        grades = _read_qrels(path, reader, queries, rows) if path.is_file() else {}
+        grades = _read_qrels(path, reader, queries, rows) if has_qrels else {}
         grades.update({row: {} for row in marked if row not in grades})
-        pool = _pool(folder, split, corpus, rows)
-        build = _training if split == "train" else _judged
-        parts[split] = build(grades, queries, corpus, pool)
+        pool = _read_pool(folder / "candidates" / f"{split}.tsv", corpus, rows, grades)
+        if split == "train":
+            parts[split] = _training(grades, queries, pool)
+        else:
+            parts[split] = _judged(grades, queries, pool, file=printable(str(path)) if has_qrels else queries.file)
     if all(part is None for part in parts.values()):
         raise InputError(f"{folder}: no qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv: a BEIR folder needs at least one")
     train = parts["train"]
     data = RetrievalData(
-        name=str(side.get("name", folder.name)),
-        kind=str(side.get("kind", "judged")),
+        name=printable(side.get("name", folder.name)),
+        kind=side.get("kind", "judged"),
         **parts,
         skewed=train is not None and is_skewed(train.positives),
-        notes=tuple(str(note) for note in side.get("notes", ())),
+        notes=tuple(side.get("notes", ())),
         dropped=dict(reader.dropped),
     )
     absent = frozenset(split for split in SPLITS if parts[split] is None) if side else frozenset()
     return data, absent
+
+
+def read_side_file(folder: Path) -> dict[str, Any]:
+    """Read the `normwise-data.json` that `export_beir` writes; {} where there is none.
+
+    Raises:
+        InputError: it is not JSON, or `name`, `kind` or `notes` are not texts.
+    """
+    path = folder / SIDE_FILE
+    if kind_of(path) != "file":
+        return {}
+    side = read_json_object(path)
+    texts = {f"key {name!r}": side[name] for name in ("name", "kind") if name in side}
+    notes = side.get("notes", [])
+    if not isinstance(notes, list):
+        raise InputError(f"{path}, key 'notes': expected a list of texts, got {notes!r:.60}")
+    texts |= {f"key 'notes', item {place}": note for place, note in enumerate(notes, start=1)}
+    for key, text in texts.items():
+        if (problem := text_problem(text)) is not None:
+            raise InputError(f"{path}, {key}: expected a text, but it {problem}")
+    return side
 
 
 @dataclass(frozen=True)
@@ -140,7 +165,8 @@ class _Queries:
     def clusters(self, chosen: list[int], targets: list[list[int]]) -> np.ndarray:
         given = [_field(self.records[row], "cluster") for row in chosen]
         if given and all(isinstance(value, int) and not isinstance(value, bool) for value in given):
-            return renumber(np.asarray(given, dtype=np.int64))
+            numbers: dict[int, int] = {}  # as `renumber`, for numbers of any size
+            return np.asarray([numbers.setdefault(value, len(numbers)) for value in given], dtype=np.int64)
         return components(
             [[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)]
         )
@@ -155,16 +181,16 @@ def _field(record: dict[str, Any], name: str, default: Any = None) -> Any:
 
 def _existing(folder: Path, name: str) -> Path:
     for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
+        if kind_of(path) == "file":
             return path
     raise InputError(f"{folder / name} does not exist: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv")
 
 
 def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
     title, text = record.get("title"), record.get("text")
-    if title not in (None, "") and (problem := text_problem(title)) is not None and not problem.startswith("is empty"):
+    has_title = title is not None and not (isinstance(title, str) and not has_visible(title))
+    if has_title and (problem := text_problem(title)) is not None:
         return "", "title", problem
-    has_title = isinstance(title, str) and bool(title.strip())
     if text in (None, "") and has_title:
         return str(title), "text", None
     if (problem := text_problem(text)) is not None:
@@ -175,52 +201,59 @@ def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
 def _read_qrels(path: Path, reader: _Reader, queries: _Queries, rows: dict[str, int]) -> dict[int, dict[int, float]]:
     query_rows = queries.rows()
     grades: dict[int, dict[int, float]] = {}
-    for number, cells in read_tsv(path):
+    for place, (number, cells) in enumerate(read_tsv(path)):
+        where = f"{path}, row {number}"
         if len(cells) == 4:  # TREC files carry an unused second column
             cells = [cells[0], cells[2], cells[3]]
         if len(cells) != 3:
-            raise InputError(f"{path}, row {number}: expected query-id, corpus-id and score separated by tabs, got {len(cells)} cells")
+            raise InputError(f"{where}: expected query-id, corpus-id and score separated by tabs, got {len(cells)} cells")
         query, candidate, score = (cell.strip() for cell in cells)
-        try:
-            grade = float(score)
-        except ValueError:
-            if number == 1:
-                continue  # the optional header
-            raise InputError(f"{path}, row {number}, column score: expected a number, got {score!r:.60}") from None
-        if not abs(grade) < float("inf"):
-            raise InputError(f"{path}, row {number}, column score: expected a finite number, got {score!r:.60}")
+        if place == 0 and is_gain_header(cells) and not (query in query_rows and candidate in rows):
+            continue
+        grade = read_gain(score, where=f"{where}, column score")
         if f"queries.jsonl:{query}" in reader.lost or f"corpus.jsonl:{candidate}" in reader.lost:
             reader.dropped["qrels line of a dropped text"] += 1
             continue
         if query not in query_rows:
-            raise InputError(f"{path}, row {number}, column query-id: {query!r} is not in queries.jsonl")
+            raise InputError(f"{where}, column query-id: {query!r} is not in queries.jsonl")
         if candidate not in rows:
-            raise InputError(f"{path}, row {number}, column corpus-id: {candidate!r} is not in corpus.jsonl")
+            raise InputError(f"{where}, column corpus-id: {candidate!r} is not in corpus.jsonl")
         mine = grades.setdefault(query_rows[query], {})
         if mine.get(rows[candidate], grade) != grade:
-            raise InputError(f"{path}, row {number}: {query!r} and {candidate!r} are judged twice with different scores")
+            raise InputError(f"{where}: {query!r} and {candidate!r} are judged twice with different scores")
         mine[rows[candidate]] = grade
     return grades
 
 
-def _pool(folder: Path, split: str, corpus: Corpus, rows: dict[str, int]) -> np.ndarray | None:
-    path = folder / "candidates" / f"{split}.tsv"
-    if not path.is_file():
-        return None
-    chosen: list[int] = []
-    for number, cells in read_tsv(path):
+@dataclass(frozen=True)
+class _Pool:
+    """The candidates that a split searches, and where rows of the whole corpus stand in them."""
+
+    corpus: Corpus
+    moved: dict[int, int] | None = None
+
+    def rows_of(self, judged: dict[int, float]) -> dict[int, float]:
+        return judged if self.moved is None else {self.moved[target]: grade for target, grade in judged.items()}
+
+
+def _read_pool(path: Path, corpus: Corpus, rows: dict[str, int], grades: dict[int, dict[int, float]]) -> _Pool:
+    """The candidates listed in `candidates/{split}.tsv`, or the whole corpus where there is no such file."""
+    if kind_of(path) != "file":
+        return _Pool(corpus)
+    chosen: set[int] = set()
+    for place, (number, cells) in enumerate(read_tsv(path)):
         key = cells[0].strip()
         if key in rows:
-            chosen.append(rows[key])
-        elif number > 1:
+            chosen.add(rows[key])
+        elif place > 0 or key.casefold() not in _ID_NAMES:
             raise InputError(f"{path}, row {number}: {key!r} is not in corpus.jsonl")
-    return np.unique(np.asarray(chosen, dtype=np.int64))
-
-
-def _restrict(corpus: Corpus, pool: np.ndarray | None) -> tuple[Corpus, dict[int, int] | None]:
-    if pool is None:
-        return corpus, None
-    return cut_corpus(corpus, pool), {int(old): new for new, old in enumerate(pool)}
+    if not chosen:
+        raise InputError(f"{path} lists no candidate: list at least the judged ones, or delete it to search the whole corpus")
+    outside = next((target for judged in grades.values() for target in judged if target not in chosen), None)
+    if outside is not None:
+        raise InputError(f"{path} leaves out a judged candidate, {corpus.ids[outside]!r}: add it")
+    pool = np.asarray(sorted(chosen), dtype=np.int64)
+    return _Pool(cut_corpus(corpus, pool), {int(old): new for new, old in enumerate(pool)})
 
 
 def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
@@ -229,13 +262,12 @@ def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
     return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.texts[row] for row in rows), origin)
 
 
-def _training(grades: dict[int, dict[int, float]], queries: _Queries, corpus: Corpus, pool: np.ndarray | None) -> TrainingPairs:
-    corpus, moved = _restrict(corpus, pool)
+def _training(grades: dict[int, dict[int, float]], queries: _Queries, pool: _Pool) -> TrainingPairs:
     chosen: list[int] = []
     positives: list[int] = []
     negatives: list[tuple[int, ...]] = []
     for row, judged in grades.items():
-        judged = _moved(judged, moved)
+        judged = pool.rows_of(judged)
         bad = tuple(target for target, grade in judged.items() if grade <= 0)
         for target, grade in judged.items():
             if grade > 0:
@@ -246,30 +278,21 @@ def _training(grades: dict[int, dict[int, float]], queries: _Queries, corpus: Co
         queries=tuple(queries.texts[row] for row in chosen),
         positives=np.asarray(positives, dtype=np.int64),
         negatives=tuple(negatives),
-        corpus=corpus,
+        corpus=pool.corpus,
         clusters=queries.clusters(chosen, [[target] for target in positives]),
         origin=queries.origin(chosen),
     )
 
 
-def _judged(grades: dict[int, dict[int, float]], queries: _Queries, corpus: Corpus, pool: np.ndarray | None) -> Judged:
-    corpus, moved = _restrict(corpus, pool)
+def _judged(grades: dict[int, dict[int, float]], queries: _Queries, pool: _Pool, *, file: str) -> Judged:
     chosen = sorted(grades)
-    relevance = tuple({target: grade for target, grade in _moved(grades[row], moved).items() if grade > 0} for row in chosen)
+    relevance = tuple({target: grade for target, grade in pool.rows_of(grades[row]).items() if grade > 0} for row in chosen)
     return Judged(
         query_ids=tuple(queries.ids[row] for row in chosen),
         queries=tuple(queries.texts[row] for row in chosen),
         relevance=relevance,
-        corpus=corpus,
+        corpus=pool.corpus,
         clusters=queries.clusters(chosen, [list(mine) for mine in relevance]),
         origin=queries.origin(chosen),
+        file=file,
     )
-
-
-def _moved(judged: dict[int, float], moved: dict[int, int] | None) -> dict[int, float]:
-    if moved is None:
-        return judged
-    outside = next((target for target in judged if target not in moved), None)
-    if outside is not None:
-        raise InputError(f"a candidates/*.tsv file leaves out a judged candidate (row {outside} of the corpus): add it")
-    return {moved[target]: grade for target, grade in judged.items()}

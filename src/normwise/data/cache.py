@@ -65,9 +65,9 @@ def _packed(tables: dict[str, Table], facts: dict[str, Any]) -> bytes:
 
 def _read(path: Path) -> BuiltTables | None:
     pa, pq = _pyarrow()
-    if not path.is_file():
-        return None
     try:
+        if not path.is_file():
+            return None
         packed = pq.read_table(path)
         facts = json.loads(packed.schema.metadata[b"facts"])
         tables: dict[str, Table] = {}

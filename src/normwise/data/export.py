@@ -8,10 +8,13 @@ from typing import Any
 
 from normwise.core.errors import InputError
 from normwise.core.files import whole_folder, write_json, write_text
-from normwise.data.beir import SIDE_FILE, SPLITS
+from normwise.data.beir import SIDE_FILE, SPLITS, read_side_file
 from normwise.data.lines import json_line, tsv_text
+from normwise.data.opening import kind_of, reading
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+from normwise.data.texts import lone_surrogate, printable
 
+_WRITTEN = frozenset({"corpus.jsonl", "queries.jsonl", "qrels", "candidates", SIDE_FILE})
 _HEADER = ("query-id", "corpus-id", "score")
 
 
@@ -25,15 +28,16 @@ def export_beir(data: RetrievalData, out: Path, *, overwrite: bool = False) -> P
     Args:
         data: the set.
         out: the folder; must not exist unless `overwrite`.
-        overwrite: replace it.
+        overwrite: replace it, if it is an export (see `check_target`).
 
     Returns:
         `out`.
 
     Raises:
-        InputError: `out` exists, or an id holds a tab or line break.
+        InputError: `out` exists, an id holds a tab or line break, or an id or text holds a lone surrogate.
         WorkError: the disk refused.
     """
+    check_target(out, overwrite=overwrite)
     parts: dict[str, TrainingPairs | Judged] = {split: part for split in SPLITS if (part := getattr(data, split)) is not None}
     if not parts:
         raise InputError(f"{data.name} has no split to export")
@@ -44,6 +48,7 @@ def export_beir(data: RetrievalData, out: Path, *, overwrite: bool = False) -> P
                 raise InputError(f"{data.name}: candidate id {key!r} stands for two texts in different splits: give ids that are distinct")
     keys = _query_ids(parts)
     _check_ids([*texts, *(key for mine in keys.values() for key in mine)])
+    _check_texts(data.name, [*texts.values(), *(query for part in parts.values() for query in part.queries)])
     with whole_folder(out, overwrite=overwrite) as folder:
         write_text(folder / "corpus.jsonl", "".join(json_line({"_id": key, "title": "", "text": text}) for key, text in texts.items()))
         write_text(folder / "queries.jsonl", "".join(_query_lines(parts, keys)))
@@ -52,9 +57,34 @@ def export_beir(data: RetrievalData, out: Path, *, overwrite: bool = False) -> P
             write_text(folder / "qrels" / f"{split}.tsv", tsv_text(iter([_HEADER, *rows])))
             if part.corpus.ids != tuple(texts):
                 write_text(folder / "candidates" / f"{split}.tsv", tsv_text(iter([("corpus-id",), *((key,) for key in part.corpus.ids)])))
-        side = {"name": data.name, "kind": data.kind, "notes": list(data.notes), "skewed": data.skewed, "splits": list(parts)}
-        write_json(folder / SIDE_FILE, side)
+        words = {"name": printable(data.name), "kind": printable(data.kind), "notes": [printable(note) for note in data.notes]}
+        write_json(folder / SIDE_FILE, {**words, "skewed": data.skewed, "splits": list(parts)})
     return out
+
+
+def check_target(out: Path, *, overwrite: bool) -> None:
+    """Refuse a place that an export must not replace: anything but a folder that `export_beir` itself has written.
+
+    Args:
+        out: where the export is to stand.
+        overwrite: whether an earlier export there may be replaced.
+
+    Raises:
+        InputError: something stands there and may not be replaced.
+    """
+    kind = kind_of(out)
+    if kind is None:
+        return
+    if not overwrite:
+        raise InputError(f"{out} exists already: pass --overwrite to replace it, or choose another folder")
+    if kind != "folder":
+        raise InputError(f"{out} is no folder: an export never replaces a file; choose another --out")
+    if "splits" not in read_side_file(out):
+        raise InputError(f"{out} was not written by normwise data export (no {SIDE_FILE}): refusing to delete it; choose another --out")
+    with reading(out):
+        others = sorted(item.name for item in out.iterdir() if item.name not in _WRITTEN)
+    if others:
+        raise InputError(f"{out} also holds files that no export wrote ({', '.join(others[:5])}): move them, or choose another --out")
 
 
 def _query_ids(parts: dict[str, TrainingPairs | Judged]) -> dict[str, tuple[str, ...]]:
@@ -72,10 +102,17 @@ def _query_ids(parts: dict[str, TrainingPairs | Judged]) -> dict[str, tuple[str,
 
 def _check_ids(ids: Iterable[str]) -> None:
     for key in ids:
-        if not key or key != key.strip() or any(mark in key for mark in "\t\r\n"):
+        if not key or key != key.strip() or any(mark in key for mark in "\t\r\n") or lone_surrogate(key):
             raise InputError(
-                f"id {key!r} is empty, or holds a tab, a line break or outer blanks, which a qrels file cannot hold: rename it"
+                f"id {key!r} is empty, or holds a tab, a line break, outer blanks or a lone surrogate, "
+                "which a qrels file cannot hold: rename it"
             )
+
+
+def _check_texts(name: str, texts: Iterable[str]) -> None:
+    bad = next((text for text in texts if lone_surrogate(text)), None)
+    if bad is not None:
+        raise InputError(f"{name}: the text {bad!r:.60} holds a lone surrogate, which no UTF-8 file can hold: repair it")
 
 
 def _query_lines(parts: dict[str, TrainingPairs | Judged], keys: dict[str, tuple[str, ...]]) -> Iterator[str]:

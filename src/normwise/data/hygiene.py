@@ -11,11 +11,13 @@ from pydantic import Field
 
 from normwise.core.errors import InputError
 from normwise.core.records import Record
+from normwise.data.columns import refusal
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed, repeated_share
 from normwise.data.texts import normalize_text, text_problem
 
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 _SHOWN = 5
+_CONTRADICTION = "the positive is also an explicit negative of its query"
 _COUNTED = 20_000
 
 
@@ -52,7 +54,7 @@ class HygieneReport(Record):
             InputError: holds every refusal.
         """
         if self.refusals:
-            advice = 'repair these rows, or set data.on_bad_rows = "drop" to leave them out'
+            advice = 'repair the data (data.on_bad_rows = "drop" leaves bad rows out)'
             raise InputError(f"{self.data}: " + "; ".join(self.refusals) + f"; {advice}")
 
     def __str__(self) -> str:
@@ -69,8 +71,10 @@ def check_data(data: RetrievalData, *, token_counter: TokenCounter | None = None
 
     Refused: texts that are None, NaN, empty, whitespace or hold a lone surrogate; a positive that is also an explicit
     negative of its query; a training pair (query and positive) that is also a judged pair of dev or test, up to case
-    and whitespace. Reported: exact duplicate pairs, repeated positives, queries equal to their positive, queries
-    shared by training and dev or test, texts longer than `max_tokens` (on at most 20,000 texts a side, evenly spread).
+    and whitespace; a dev or test split in which no query has a relevant candidate (only reported where there is nothing
+    to train on and the other split can be evaluated). Reported: exact duplicate pairs, repeated positives, queries equal
+    to their positive, queries shared by training and dev or test, judged pairs shared by dev and test, texts longer than
+    `max_tokens` (on at most 20,000 texts a side, evenly spread).
 
     Args:
         data: the set.
@@ -91,6 +95,8 @@ def check_data(data: RetrievalData, *, token_counter: TokenCounter | None = None
         if data.train is not None:
             _check_pairs(data.train, found)
         _check_leaks(data, found)
+        _check_dev_in_test(data, found)
+    _check_judgements(data, found)
     truncated = _truncated(data, token_counter, max_tokens) if token_counter is not None and max_tokens is not None else {}
     no_answer = sum(part.no_answer for part in (data.dev, data.test) if part is not None)
     if no_answer:
@@ -160,6 +166,48 @@ def _check_texts(data: RetrievalData, found: _Findings) -> None:
     found.refuse("unusable texts", places, "unusable texts")
 
 
+def _check_judgements(data: RetrievalData, found: _Findings) -> None:
+    judged = {split: part for split, part in (("dev", data.dev), ("test", data.test)) if part is not None}
+    places = [
+        f"{split}{'' if part.file is None else f' ({part.file})'}: {f'{len(part):,} queries' if len(part) else 'no query'}"
+        for split, part in judged.items()
+        if not part.usable
+    ]
+    if data.train is None and len(places) < len(judged):
+        found.warn("splits without a relevant candidate", len(places), f"nothing can be measured on {'; '.join(places)}")
+    else:
+        found.refuse("splits without a relevant candidate", places, "no query has a relevant candidate, so no metric is defined")
+
+
+def _check_dev_in_test(data: RetrievalData, found: _Findings) -> None:
+    if data.dev is None or data.test is None:
+        return
+    dev = {key for keys in _pair_keys(data.dev) for key in keys}
+    rows = [row for row, keys in enumerate(_pair_keys(data.test)) if dev.intersection(keys)]
+    first = _place("test", data.test.origin, rows[0], "query") if rows else ""
+    found.warn(
+        "queries with a judged pair of dev and test",
+        len(rows),
+        f"{len(rows):,} test queries stand in dev with the same answer (up to case and whitespace), first at {first}: "
+        "what is chosen on dev is no longer independent of test",
+    )
+
+
+def refuse_contradictions(train: TrainingPairs) -> None:
+    """Refuse pairs whose positive is also an explicit negative of its query, before splitting loses sight of the negatives.
+
+    Raises:
+        InputError: names file and row.
+    """
+    places = _contradictions(train)
+    if places:
+        raise InputError(f"{_CONTRADICTION}: {refusal(places)}")
+
+
+def _contradictions(train: TrainingPairs) -> list[str]:
+    return [_place("train", train.origin, int(row), "positive") for row in _contradicting(train)]
+
+
 def _contradicting(train: TrainingPairs) -> np.ndarray:
     rows = [
         row
@@ -174,8 +222,7 @@ def _hits(corpus: Corpus, positive: int, negatives: tuple[int, ...]) -> bool:
 
 
 def _check_pairs(train: TrainingPairs, found: _Findings) -> None:
-    places = [_place("train", train.origin, int(row), "positive") for row in _contradicting(train)]
-    found.refuse("positive is also a negative", places, "the positive is also an explicit negative of its query")
+    found.refuse("positive is also a negative", _contradictions(train), _CONTRADICTION)
     pairs = Counter(zip(train.queries, train.positives.tolist(), strict=True))
     repeated = sum(count - 1 for count in pairs.values())
     found.warn("duplicate pairs", repeated, f"{repeated:,} training pairs repeat an earlier pair exactly")

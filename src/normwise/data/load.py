@@ -16,10 +16,12 @@ from normwise.core.errors import InputError, MissingExtraError, near_names
 from normwise.data.beir import is_beir, read_beir
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
-from normwise.data.columns import RULE, PairRows, dataset_rows, is_pair_file, read_pair_file
-from normwise.data.hygiene import drop_bad_pairs
+from normwise.data.columns import RULE, SUFFIXES, PairRows, dataset_rows, is_pair_file, read_pair_file
+from normwise.data.hygiene import drop_bad_pairs, refuse_contradictions
+from normwise.data.opening import kind_of, reading, user_path
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.splits import carve, cut, judge_pairs
+from normwise.data.texts import printable
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
 _HUB_SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
@@ -57,6 +59,8 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
         raise InputError(f"data.roots belongs to a built-in set ({', '.join(BUILTIN)}), but data.name is {config.name!r}")
     else:
         data, absent, sources = _load_outside(config)
+    if config.on_bad_rows == "drop" and sources is None:
+        data = drop_bad_pairs(data)  # before the split, which loses sight of the negatives; pair files have dropped theirs
     data = _complete(data, absent, sources, seed=seed)
     if config.on_bad_rows == "drop":
         data = drop_bad_pairs(data)
@@ -66,19 +70,18 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
 
 
 def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
-    path = Path(config.name).expanduser()
-    try:
-        is_folder, is_file = path.is_dir(), path.is_file()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if is_folder and is_beir(path):
+    path = user_path(config.name, what="data")
+    kind = kind_of(path)
+    if kind == "folder" and is_beir(path):
         if config.dev or config.test:
             raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
         return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
-    if is_folder:
+    if kind == "folder":
         parts = _from_disk(path, config)
-    elif is_file or is_pair_file(path):
+    elif kind == "file" or is_pair_file(path):
         parts = {"train": read_pair_file(path, on_bad_rows=config.on_bad_rows)}
+    elif kind == "other":
+        raise InputError(f"{path} is a device or a pipe: expected a folder, or a file ending in {', '.join(SUFFIXES)}")
     elif _HUB_ID.fullmatch(config.name):
         parts = _from_hub(config)
     else:
@@ -87,9 +90,9 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
         if name is not None:
             if split in parts:
                 raise InputError(f"{config.name} has a {split} split of its own: leave data.{split} out")
-            parts[split] = read_pair_file(Path(name).expanduser(), on_bad_rows=config.on_bad_rows)
+            parts[split] = read_pair_file(user_path(name, what=f"data.{split}"), on_bad_rows=config.on_bad_rows)
     sources = parts["train"].sources if "train" in parts else None
-    return pairs_data(parts, name=config.name), frozenset(), sources
+    return pairs_data(parts, name=printable(config.name)), frozenset(), sources
 
 
 def _import_datasets() -> Any:
@@ -101,13 +104,16 @@ def _import_datasets() -> Any:
 
 
 def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
-    if not any((path / name).is_file() for name in ("dataset_dict.json", "dataset_info.json", "state.json")):
-        held = ", ".join(sorted(item.name for item in path.iterdir())[:8]) or "nothing"
+    if not any(kind_of(path / name) == "file" for name in ("dataset_dict.json", "dataset_info.json", "state.json")):
+        with reading(path):
+            held = ", ".join(sorted(item.name for item in path.iterdir())[:8]) or "nothing"
         raise InputError(f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk: it holds {held}")
+    datasets = _import_datasets()
     try:
-        loaded = _import_datasets().load_from_disk(str(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a whole `datasets` folder: {error}") from None
+        loaded = datasets.load_from_disk(str(path))
+    except Exception as error:  # the library looks at none of the values in its JSON files before it uses them
+        reason = str(error) if isinstance(error, OSError | ValueError) else f"its JSON files are not what datasets writes ({error!r:.100})"
+        raise InputError(f"{path} is not a whole `datasets` folder: {reason}") from None
     return _dataset_parts(loaded, config)
 
 
@@ -196,5 +202,6 @@ def _complete(data: RetrievalData, absent: frozenset[str], sources: Sequence[str
         return data
     if len(data.train) == 1:
         raise InputError(f"{data.name}: one row, so its query has no negative: give at least 2 training pairs; {RULE}")
+    refuse_contradictions(data.train)
     train, parts, note = carve(data.train, missing=missing, seed=seed, where=data.name, sources=sources)
     return replace(data, train=train, skewed=is_skewed(train.positives), notes=(*data.notes, note), **parts)

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from normwise.core.errors import InputError
+from normwise.data.opening import kind_of, reading, user_path
 
 # A fixed list, so that machines with the same constraints file see the same set.
 DISTRIBUTIONS = (
@@ -86,8 +87,8 @@ def folder_sources(roots: Sequence[str]) -> SourceSet:
     files: list[SourceFile] = []
     stamps: list[str] = []
     for root in roots:
-        folder = Path(root).expanduser()
-        if not folder.is_dir():
+        folder = user_path(root, what="data.roots")
+        if kind_of(folder) != "folder":
             raise InputError(f"data.roots: {root} is not a folder: give folders that hold Python files")
         found = list(_folder_files(folder, origin=folder.resolve().name))
         files += found
@@ -109,10 +110,8 @@ def _distinct(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
 
 
 def _folder_files(folder: Path, *, origin: str) -> Iterator[SourceFile]:
-    try:
+    with reading(folder):
         found = sorted(folder.rglob("*.py"))
-    except OSError as error:
-        raise InputError(f"{folder} cannot be read: {error.strerror or error}") from None
     for path in found:
         source = _source(path, PurePosixPath(path.relative_to(folder).as_posix()), origin=origin)
         if source is not None:

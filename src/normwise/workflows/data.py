@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from normwise.core.config import DataConfig
-from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.data.builtin import list_sets
-from normwise.data.export import export_beir
+from normwise.data.export import check_target, export_beir
 from normwise.data.hygiene import HygieneReport, TokenCounter, check_data, set_sizes
 from normwise.data.load import load_data
+from normwise.data.texts import printable
 
 
 class SetEntry(Record):
@@ -58,7 +58,7 @@ def export_set(
     Args:
         name: as `DataConfig.name`.
         out: the folder to write.
-        overwrite: replace it when it exists.
+        overwrite: replace it when it is an earlier export; nothing else is ever replaced.
         roots: as `DataConfig.roots`.
         seed: of splits and cuts.
         limits: any of limit_train, limit_queries, limit_candidates.
@@ -70,12 +70,10 @@ def export_set(
         InputError: bad name, content or limits; `out` exists.
         WorkError: the disk refused.
     """
-    if out.exists() and not overwrite:
-        # Said before a build that may take minutes; export_beir checks again.
-        raise InputError(f"{out} exists already: pass --overwrite to replace it, or choose another folder")
+    check_target(out, overwrite=overwrite)  # said before a build that may take minutes; export_beir checks again
     data = load_data(_config(name, roots, limits), seed=seed)
     export_beir(data, out, overwrite=overwrite)
-    return ExportResult(name=data.name, kind=data.kind, out=str(out), rows=set_sizes(data), skewed=data.skewed, notes=data.notes)
+    return ExportResult(name=data.name, kind=data.kind, out=printable(str(out)), rows=set_sizes(data), skewed=data.skewed, notes=data.notes)
 
 
 def check(

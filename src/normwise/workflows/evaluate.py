@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,7 @@ from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
+from normwise.data.texts import printable
 from normwise.data.vectors import load_row_judgements, load_vectors
 from normwise.theory.bootstrap import clusters_by_target
 from normwise.theory.decision import METRIC, decide
@@ -76,9 +78,10 @@ def evaluate(
     encoder = _open(model)
     candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=batch_size, progress=progress)
     queries = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
-    ranked = rank(queries, candidates, judged.relevance)
+    with _naming(f"vectors of {encoder.name}"):
+        ranked = rank(queries, candidates, judged.relevance)
     run = Path(encoder.name).name or encoder.name
-    if split == "test" and loaded.dev is not None and len(names) > 1 and any(loaded.dev.relevance):
+    if split == "test" and loaded.dev is not None and len(names) > 1 and loaded.dev.usable:
         dev = loaded.dev
         if dev.corpus is not judged.corpus and dev.corpus != judged.corpus:
             candidates_of_dev = encoder.encode_candidates(dev.corpus.texts, batch_size=batch_size, progress=progress)
@@ -91,7 +94,7 @@ def evaluate(
     evaluation = record(ranked, names, judged.clusters, geometry=geometry_figures(queries, candidates, ranked, seed=seed), seed=seed)
     evaluation = evaluation.model_copy(
         update={
-            "model": encoder.name,
+            "model": printable(encoder.name),
             "data": loaded.name,
             "split": split,
             "notes": (*loaded.notes, *evaluation.notes, *vector_notes(ranked, evaluation, ids=judged.corpus.ids)),
@@ -140,24 +143,29 @@ def evaluate_vectors(
     names = _asked(similarity)
     _check_report(report)
     asked, known = _open_vectors(queries, "queries"), _open_vectors(candidates, "candidates")
+    named = f"queries: {_name(queries)}, candidates: {_name(candidates)}"
     if asked.shape[1] != known.shape[1]:
-        raise InputError(f"queries have {asked.shape[1]} dimensions, candidates {known.shape[1]}: both must come from one encoder")
+        raise InputError(
+            f"queries have {asked.shape[1]} dimensions, candidates {known.shape[1]}: both must come from one encoder ({named})"
+        )
     if relevance is not None and qrels is not None:
         raise InputError("judgements came twice, as relevance and as qrels: give one")
     if qrels is not None:
         relevance = load_row_judgements(qrels, queries=asked.shape[0], candidates=known.shape[0])
-    judged = _judgements(relevance, queries=asked.shape[0], candidates=known.shape[0])
+    with _naming(named):
+        judged = _judgements(relevance, queries=asked.shape[0], candidates=known.shape[0])
     groups = clusters_by_target(judged) if clusters is None else np.asarray(clusters)
     if groups.shape != (asked.shape[0],) or groups.dtype.kind not in "iu":
         raise InputError(
             f"clusters are {groups.dtype} of shape {groups.shape}; expected one whole number for each of {asked.shape[0]} queries"
         )
-    ranked = rank(asked, known, judged)
+    with _naming(named):
+        ranked = rank(asked, known, judged)
     evaluation = record(ranked, names, groups, geometry=geometry_figures(asked, known, ranked, seed=seed), seed=seed)
     evaluation = evaluation.model_copy(
         update={
             "model": name,
-            "data": f"{_name(queries)} x {_name(candidates)}",
+            "data": printable(f"{_name(queries)} x {_name(candidates)}"),
             "notes": (*evaluation.notes, *vector_notes(ranked, evaluation, ids=None)),
             "decision": _decide_here(ranked, groups, names, run=name, split="given", seed=seed),
         }
@@ -230,8 +238,15 @@ def _load(
 def _split(data: RetrievalData, split: str) -> Judged:
     judged = data.dev if split == "dev" else data.test
     if judged is None or not len(judged):
-        raise InputError(f"{data.name} has no {split} queries: name another split, or give judged queries")
+        raise InputError(f"{data.name} has no {split} queries{_where(judged)}: name another split, or give judged queries")
+    if not judged.usable:
+        came = f"{data.name}: none of {len(judged):,} {split} queries has a relevant candidate{_where(judged)}"
+        raise InputError(f"{came}, so no metric is defined: check the judgements, or name another split")
     return judged
+
+
+def _where(judged: Judged | None) -> str:
+    return "" if judged is None or judged.file is None else f" ({judged.file})"
 
 
 def _open(model: str | Path | Encoder) -> Encoder:
@@ -265,6 +280,15 @@ def _judgements(relevance: Relevance | None, *, queries: int, candidates: int) -
         if outside:
             raise InputError(f"relevance: query {query} names candidate row {outside[0]}; expected 0 to {candidates - 1}")
     return relevance
+
+
+@contextmanager
+def _naming(named: str) -> Iterator[None]:
+    """Say in a refusal of arrays where they came from."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{error} ({named})") from None
 
 
 def _name(vectors: str | Path | np.ndarray) -> str:

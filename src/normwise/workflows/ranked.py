@@ -11,6 +11,7 @@ from normwise.core.errors import InputError
 from normwise.core.records import METRICS, Evaluation, MetricTable
 from normwise.core.similarity import Similarity
 from normwise.theory.bootstrap import cluster_mean_interval
+from normwise.theory.directions import row_chunks
 from normwise.theory.geometry import embedding_geometry, hub_share
 from normwise.theory.radial import deciding_test
 from normwise.theory.ranking import CUTOFF, metrics_per_query
@@ -26,12 +27,14 @@ _HUB_QUERIES = 20
 
 @dataclass(frozen=True)
 class Ranked:
-    """What one search found: metrics per ranking and query, and the first places."""
+    """What one search found: metrics per ranking and query, the first places, and how many vectors have no direction."""
 
     metrics: PerQuery
     first_places: dict[str, np.ndarray]
     relevance: Relevance
     candidates: int
+    zero_queries: int
+    zero_candidates: int
 
 
 def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> Ranked:
@@ -42,7 +45,13 @@ def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> R
         first_places={name: found.indices[:, 0] for name, found in top.items()},
         relevance=relevance,
         candidates=candidates.shape[0],
+        zero_queries=_count_zero(queries),
+        zero_candidates=_count_zero(candidates),
     )
+
+
+def _count_zero(vectors: np.ndarray) -> int:
+    return sum(int(np.count_nonzero(~vectors[rows].any(axis=1))) for rows in row_chunks(*vectors.shape))
 
 
 def record(
@@ -85,8 +94,8 @@ def geometry_figures(queries: np.ndarray, candidates: np.ndarray, ranked: Ranked
 
 
 def vector_notes(ranked: Ranked, evaluation: Evaluation, *, ids: Sequence[str] | None) -> list[str]:
-    """Return what a reader of the figures must know: a norm bound to the direction, weak tests, hubs."""
-    figures, notes = evaluation.geometry, []
+    """Return what a reader of the figures must know: zero vectors, a norm bound to the direction, weak tests, hubs."""
+    figures, notes = evaluation.geometry, _zero_notes(ranked)
     freedom, test = figures.get("radial_freedom"), deciding_test(figures)
     if freedom is not None and freedom < _BOUND:
         notes.append(
@@ -101,6 +110,17 @@ def vector_notes(ranked: Ranked, evaluation: Evaluation, *, ids: Sequence[str] |
             hub = int(np.argmax(np.bincount(rows)))
             called = f"row {hub}" if ids is None else repr(ids[hub])
             notes.append(f"one candidate, {called}, takes {share:.0%} of all first places under {ranking}: a hub")
+    return notes
+
+
+def _zero_notes(ranked: Ranked) -> list[str]:
+    notes = []
+    if ranked.zero_queries:
+        count = f"{ranked.zero_queries:,} of {len(ranked.relevance):,} query vectors are zero"
+        notes.append(f"{count}: every candidate scores 0 for them, so they find the first rows, whatever those hold")
+    if ranked.zero_candidates:
+        count = f"{ranked.zero_candidates:,} of {ranked.candidates:,} candidate vectors are zero"
+        notes.append(f"{count}: they score 0 for every query, and among themselves stand in the order of the rows")
     return notes
 
 

@@ -90,14 +90,14 @@ def train(
         WorkError: training or saving failed; finished stages stay, and `resume` goes on from there.
     """
     started = time.monotonic()
-    say = log or (lambda line: None)
     join_launch()
+    main = current_processes().is_main
+    say = log if log is not None and main else _silent
     folder = RunFolder.open(out, fingerprint=fingerprint(config), resume=resume, overwrite=overwrite)
     if folder.complete:
         say(f"{out} is complete: nothing to do")
         return TrainResult.model_validate(read_json(out / "result.json"))
     job = prepare_job(config, log=say, progress=progress)
-    main = current_processes().is_main
     barrier()
     if main:
         folder.start()
@@ -109,6 +109,10 @@ def train(
         shutil.rmtree(out / "work", ignore_errors=True)
     barrier()
     return TrainResult.model_validate(read_json(out / "result.json"))
+
+
+def _silent(line: str) -> None:
+    """Say nothing: no listener, or another process speaks."""
 
 
 def _train_arms(job: Job, work: Path) -> Trained:
