@@ -79,15 +79,17 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with an unfinished
 def main() -> None:
     """Run the command `normwise`."""
     cli_streams.open_streams()
+    cli_streams.keep_interrupts()
     _set_environment()
     if sys.stdout is None:
         _say("stdout is closed, so the result would go nowhere: redirect it to a file or to /dev/null")
         sys.exit(InputError.exit_code)
     try:
         app()
+    except KeyboardInterrupt:
+        sys.exit(_STOPPED)  # before a command began; a command tells its own
     except OSError as error:
-        # Help and version; a command tells its own.
-        _say(f"could not write to stdout: {error.strerror or error}")
+        _say(f"could not write to stdout: {error.strerror or error}")  # help and version
         sys.exit(WorkError.exit_code)
     finally:
         cli_streams.settle_stdout()

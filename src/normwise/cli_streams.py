@@ -12,9 +12,14 @@ import logging
 import os
 import re
 import sys
+import threading
 import warnings
+from _thread import interrupt_main
 from collections.abc import Iterator
 from typing import Any
+
+
+_SOON = 0.05
 
 
 class _Lenient(io.FileIO):
@@ -41,6 +46,21 @@ def open_streams() -> None:
     sys.stderr = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", line_buffering=True)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def keep_interrupts() -> None:
+    """Stop soon where Python would print a traceback and go on: an interrupt that falls into a destructor or a callback."""
+    tell = sys.unraisablehook
+
+    def hook(dropped: Any) -> None:
+        if dropped.exc_type is not KeyboardInterrupt:
+            tell(dropped)
+            return
+        again = threading.Timer(_SOON, interrupt_main)
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
 
 
 def settle_stdout() -> None:

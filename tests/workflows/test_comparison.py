@@ -90,7 +90,7 @@ def test_the_named_figures_are_those_that_are_measured():
 def test_a_claim_about_an_unknown_figure_is_refused_with_near_names():
     arms = {"a": [{"name": "s", "temperature": 0.1}]}
     config = PaceConfig.read(
-        {"data": {"name": "x"}, "arms": arms, "claims": [{**claim().model_dump(), "lower": ["a", "dot"], "figure": "e3_kn"}]}
+        {"data": {"name": "x"}, "arms": arms, "claims": [{**claim().model_dump(), "lower": ["a", "cosine"], "figure": "e3_kn"}]}
     )
     with pytest.raises(InputError, match="figure 'e3_kn' is unknown: did you mean e3_knn"):
         check_claims(config)

@@ -17,9 +17,8 @@ from normwise.data.sets import Judged
 from normwise.theory.bootstrap import hierarchical_interval, holm_levels, paired_difference_interval, paired_hierarchical_interval
 from normwise.theory.decision import outcome
 from normwise.theory.directions import normalize, norms
-from normwise.theory.geometry import embedding_geometry
 from normwise.theory.plane import norm_percentiles, principal_plane
-from normwise.workflows.evaluate import score_judged
+from normwise.workflows.ranked import geometry_figures, rank
 
 RANKINGS = ("cosine", "dot")
 FIGURE_POINTS = 1_500
@@ -81,11 +80,9 @@ def split_vectors(model: SentenceTransformer, judged: Judged, *, batch_size: int
 
 def score_split(queries: np.ndarray, candidates: np.ndarray, judged: Judged, *, seed: int) -> Scores:
     """Score one model on one split under both rankings, and describe its geometry."""
-    metrics = score_judged(queries, candidates, judged)
-    answered = [row for row, relevant in enumerate(judged.relevance) if relevant]
-    best = [max(judged.relevance[row], key=lambda candidate, row=row: judged.relevance[row][candidate]) for row in answered]
-    geometry = embedding_geometry(queries[answered], candidates[best], candidates, seed=seed)
-    return Scores(metrics={ranking: dict(table) for ranking, table in metrics.items()}, geometry=geometry)
+    ranked = rank(queries, candidates, judged.relevance)
+    geometry = geometry_figures(queries, candidates, ranked, seed=seed)
+    return Scores(metrics=ranked.metrics, geometry={key: np.nan if value is None else value for key, value in geometry.items()})
 
 
 def cached_scores(folder: Path, split: str, compute: Callable[[], Scores]) -> Scores:
@@ -101,7 +98,7 @@ def dev_cosine_ndcg(judged: Judged, *, batch_size: int) -> Callable[[SentenceTra
 
     def measure(model: SentenceTransformer) -> np.ndarray:
         queries, candidates = split_vectors(model, judged, batch_size=batch_size, progress=False)
-        return np.asarray(score_judged(queries, candidates, judged)["cosine"]["ndcg@10"])
+        return rank(queries, candidates, judged.relevance).metrics["cosine"]["ndcg@10"]
 
     return measure
 
