@@ -1,9 +1,12 @@
 """The command line: exit codes, one JSON value on stdout, everything else on stderr, and light help."""
 
+import errno
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from types import SimpleNamespace
 
@@ -11,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from normwise import __version__, cli
+from normwise import __version__, cli, cli_streams
 from normwise.core.errors import InputError, WorkError
 from normwise.core.records import METRICS, Record
 
@@ -70,6 +73,13 @@ def test_version():
         (["evaluate", "--model", "m"], "evaluate needs --model and --data"),
         (["evaluate", "--model", "m", "--data", "d", "--qrels", "q.tsv"], "--qrels judges --vectors"),
         (["evaluate", "--vectors", "q.npy", "d.npy", "--model", "m"], "--vectors evaluates bare vectors"),
+        (["evaluate", "--vectors", "q.npy", "d.npy", "--split", "dev"], "leave --model, --data and --split out"),
+        (["evaluate", "--vectors", "q.npy", "d.npy", "--split", "nope"], "leave --model, --data and --split out"),
+        (["evaluate", "--model", "", "--data", "d"], "an argument is empty: give it a value"),
+        (["data", "check", ""], "an argument is empty"),
+        (["demo", "--out="], "--out is empty"),
+        (["data", "check", "bad\udcff"], "is not UTF-8 text: rename the file or folder"),
+        (["train", "--config", "a.toml", "--set", "data.name=\udcff", "--out", "x"], "is not UTF-8 text"),
         (["demo", "--resume", "--overwrite"], "pass one of them"),
         (["train", "--config", "gone.toml", "--out", "x"], "config file gone.toml does not exist"),
         (["train", "--config", "gone.ini", "--dry-run"], "a config file ends in"),
@@ -196,6 +206,141 @@ def test_stray_prints_go_to_stderr(listing, capfd):
     assert "python prints" in result.stderr
     assert "a log line" in result.stderr
     assert capfd.readouterr() == ("", "compiled code prints\n")
+
+
+def test_a_warning_is_a_line_without_its_place_in_the_source(listing):
+    def careful():
+        warnings.warn("the weights were\n changed", UserWarning, stacklevel=1)
+        return [ONE_SET]
+
+    listing(careful)
+    before = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = invoke("data", "list", "--json")
+    assert [line.split(" ", 1)[1] for line in result.stderr.splitlines()] == ["warning: the weights were changed"]
+    assert json.loads(result.stdout) == [ONE_SET.model_dump()]
+    assert warnings.showwarning is before
+
+
+class Unwilling(io.StringIO):
+    """An output that takes nothing."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def write(self, text):
+        raise OSError(self.number, os.strerror(self.number))
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_result_that_cannot_be_written_is_told(listing, monkeypatch, capsys, flags):
+    listing(lambda: [ONE_SET])
+    monkeypatch.setattr(sys, "stdout", Unwilling(errno.ENOSPC))
+    with pytest.raises(SystemExit, match="1"):
+        cli.app(["data", "list", *flags])
+    assert capsys.readouterr().err == "normwise: the result could not be written to stdout: No space left on device\n"
+
+
+def test_json_is_escaped_where_stdout_lacks_a_letter(monkeypatch):
+    for encoding, text in [("ascii", r'["\u00fc\u65e5\ud835\udcb3"]'), ("utf-8", '["ü日𝒳"]')]:
+        raw = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding))
+        cli_streams.write_json('["ü日𝒳"]')
+        sys.stdout.flush()
+        assert raw.getvalue().decode(encoding) == text + "\n"
+        assert json.loads(raw.getvalue()) == ["ü日𝒳"]
+
+
+def test_an_interrupt_that_python_drops_comes_again(monkeypatch):
+    told, came = [], threading.Event()
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    monkeypatch.setattr(cli_streams, "interrupt_main", came.set)
+    cli_streams.keep_interrupts()
+    sys.unraisablehook(SimpleNamespace(exc_type=KeyboardInterrupt))
+    assert came.wait(10)
+    assert told == []
+    other = SimpleNamespace(exc_type=ValueError)
+    sys.unraisablehook(other)
+    assert told == [other]
+
+
+def run_in_shell(line, folder, **variables):
+    environment = {**os.environ, "PYTHON": sys.executable, **variables}
+    return subprocess.run(["bash", "-c", line], cwd=folder, env=environment, capture_output=True, check=False)
+
+
+FULL = "no output is ever full" if not os.path.exists("/dev/full") else ""
+RUN = '"$PYTHON" -m normwise'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(FULL), reason=FULL)
+@pytest.mark.parametrize(
+    ("line", "code", "out", "message"),
+    [
+        (f"{RUN} data list --json > /dev/full", 1, None, "the result could not be written to stdout: No space left"),
+        (f"{RUN} data list > /dev/full", 1, None, "the result could not be written to stdout: No space left"),
+        (f"{RUN} --help > /dev/full", 1, None, "could not write to stdout: No space left"),
+        (f"{RUN} data list --json >&-", 2, None, "stdout is closed"),
+        (f"{RUN} data list --json 2>&-", 0, "python-docs", ""),
+        (f"{RUN} data list --json 2> /dev/full", 0, "python-docs", ""),
+        (f"{RUN} data list --json <&-", 0, "python-docs", ""),
+        (f"{RUN} data check gone 2> /dev/full", 2, None, ""),
+        (f"{RUN} data check gone 2>&-", 2, None, ""),
+        (f"{RUN} data list | true; exit ${{PIPESTATUS[0]}}", 1, None, None),
+        (f"{RUN} data list --json | true; exit ${{PIPESTATUS[0]}}", 1, None, None),
+    ],
+)
+def test_streams_that_are_full_or_closed(tmp_path, line, code, out, message):
+    done = run_in_shell(line, tmp_path, PYTHONUNBUFFERED="")
+    assert done.returncode == code
+    assert (message or "") in done.stderr.decode()
+    assert message is not None or not done.stderr
+    assert "Traceback" not in done.stderr.decode()
+    assert "Exception ignored" not in done.stderr.decode()
+    if out:
+        assert out in {row["name"] for row in json.loads(done.stdout)}
+
+
+@pytest.mark.slow
+def test_every_letter_can_be_shown_on_a_plain_terminal(tmp_path):
+    name = "ünï 日本.jsonl"
+    rows = [{"query": f"question {row}", "positive": f"answer {row}"} for row in range(20)]
+    (tmp_path / name).write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    for flags in ("", "--json"):
+        done = run_in_shell(f'{RUN} data check "{name}" {flags}', tmp_path, PYTHONIOENCODING="ascii", PYTHONUTF8="1")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+    assert json.loads(done.stdout)["data"].endswith(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["typer", "normwise.cli_tables", "typer.main"])
+def test_an_interrupt_while_the_command_loads_leaves_no_traceback(module):
+    # Stops where the named module would be loaded, as an interrupt from the keyboard does.
+    script = f"""
+import sys
+class Stop:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from normwise.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_before_a_command_begins_is_exit_code_130(monkeypatch):
+    monkeypatch.setattr(cli, "app", raising(KeyboardInterrupt()))
+    for name in ("open_streams", "keep_interrupts", "settle_stdout"):
+        monkeypatch.setattr(cli_streams, name, lambda: None)
+    monkeypatch.setattr(cli, "_set_environment", lambda: None)
+    with pytest.raises(SystemExit, match="130"):
+        cli.main()
 
 
 def test_only_the_main_process_of_a_launch_speaks(listing, monkeypatch):
@@ -327,13 +472,17 @@ def own_code(tmp_path):
 
 
 def test_refused_data_are_told_and_exit_with_2(tmp_path):
-    rows = [{"query": f"question {row}", "positive": f"answer {row}", "negative": f"answer {row % 7}"} for row in range(20)]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-    result = invoke("data", "check", path, "--json")
+    for name, what in (("corpus", "answer"), ("queries", "question")):
+        rows = [{"_id": str(row), "text": f"{what} {row}"} for row in range(20)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    (tmp_path / "qrels").mkdir()
+    for split, rows, score in (("train", range(10), 1), ("dev", range(10, 15), 1), ("test", range(15, 20), 0)):
+        lines = ["query-id\tcorpus-id\tscore", *(f"{row}\t{row}\t{score}" for row in rows)]
+        (tmp_path / "qrels" / f"{split}.tsv").write_text("\n".join(lines), encoding="utf-8")
+    result = invoke("data", "check", tmp_path, "--json")
     assert result.exit_code == 2
-    assert "pairs.jsonl" in " ".join(json.loads(result.stdout)["refusals"])
-    people = invoke("data", "check", path)
+    assert "no query has a relevant candidate" in " ".join(json.loads(result.stdout)["refusals"])
+    people = invoke("data", "check", tmp_path)
     assert people.exit_code == 2
     assert "refusals" in people.stdout
 

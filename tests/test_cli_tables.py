@@ -1,7 +1,12 @@
 """What people see: every figure with its interval, every text as it is, undefined where a number is missing."""
 
+import functools
+
+import pytest
+import rich.console
+
 from normwise import cli_tables
-from normwise.core.records import Comparison, Decision, Evaluation, GateReport, Interval, Record, RunResult, TrainResult
+from normwise.core.records import METRICS, Comparison, Decision, Evaluation, GateReport, Interval, Record, RunResult, TrainResult
 
 
 def interval(mean):
@@ -57,6 +62,24 @@ def test_wide_tables_are_not_cut_where_there_is_no_terminal(capsys):
     out = capsys.readouterr().out
     assert "2 queries in 2 clusters, 3 candidates" in out
     assert out.count("0.500 [0.400, 0.600]") == 6
+    assert "…" not in out
+
+
+FIGURES = {name: interval(0.5) for name in METRICS}
+
+
+@pytest.mark.parametrize("columns", [None, 80, 30])
+def test_no_name_and_no_figure_is_cut_or_broken(capsys, monkeypatch, columns):
+    if columns:
+        terminal = functools.partial(rich.console.Console, force_terminal=True, width=columns, no_color=True)
+        monkeypatch.setattr(rich.console, "Console", lambda **settings: terminal(**{**settings, "width": columns}))
+    names = ["candidate_normalized", "an-arm-with-a-very-long-name (candidate_normalized)"]
+    cli_tables.show_evaluation(
+        Evaluation(model="m", data="d", queries=2, candidates=3, clusters=2, similarities=dict.fromkeys(names, FIGURES))
+    )
+    out = capsys.readouterr().out
+    assert all(name in out for name in [*names, *METRICS])
+    assert out.count("0.500 [0.400, 0.600]") == 2 * len(METRICS)
     assert "…" not in out
 
 

@@ -177,7 +177,7 @@ def train(
         if out is None or dry_run:
             from normwise.workflows.dry_run import plan
 
-            return plan(parsed)
+            return plan(parsed, out=out, resume=resume, overwrite=overwrite, log=_log.info)
         from normwise.workflows.train import train as run
 
         return run(parsed, out, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info)

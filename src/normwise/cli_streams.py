@@ -18,7 +18,6 @@ from _thread import interrupt_main
 from collections.abc import Iterator
 from typing import Any
 
-
 _SOON = 0.05
 
 

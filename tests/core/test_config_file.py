@@ -60,6 +60,20 @@ def test_the_three_formats_say_the_same(tmp_path, suffix, text):
         ("a.yaml", "x: 1\nx: 2\n", r"a\.yaml, line 2, column 1: not valid YAML: key 'x' stands twice"),
         ("a.yaml", "x: !!python/name:os.system\n", r"not valid YAML: could not determine a constructor"),
         ("a.yaml", "false", r"holds a bool"),
+        ("a.toml", "x = " + "9" * 5000, r"a\.toml: a value cannot be read: .*5000 digits$"),
+        ("a.json", '{"x": ' + "9" * 5000 + "}", r"a\.json: a value cannot be read: .*5000 digits$"),
+        ("a.yaml", "x: " + "9" * 5000, r"a\.yaml, line 1, column 4: not valid YAML: .* cannot be read as int"),
+        ("a.toml", "x = " + "[" * 5000, r"a\.toml: .*more than 16 deep"),
+        ("a.json", '{"x": ' + "[" * 100_000, r"a\.json: .*more than 16 deep"),
+        ("a.json", '{"x": ' + "[" * 300 + "]" * 300 + "}", r"a\.json: .*more than 16 deep"),
+        ("a.yaml", "x: " + "[" * 5000, r"a\.yaml: .*more than 16 deep"),
+        ("a.yaml", "x: &a [*a]", r"a\.yaml: .*more than 16 deep"),
+        ("a.yaml", "c: 2020-13-45", r"a\.yaml, line 1, column 4: not valid YAML: '2020-13-45' cannot be read as timestamp"),
+        ("a.yaml", "a: 1\nc: !!int xx", r"a\.yaml, line 2, column 4: not valid YAML: 'xx' cannot be read as int"),
+        ("a.yaml", "c: !!int ''", "'' cannot be read as int"),
+        ("a.yaml", "c: !!float xx", "'xx' cannot be read as float"),
+        ("a.yaml", "c: [!!bool xx]", "'xx' cannot be read as bool"),
+        ("a.yaml", "c: !!timestamp xx", "'xx' cannot be read as timestamp"),
         ("a.ini", "[x]", r"a config file ends in \.toml, \.json, \.yaml, \.yml \(got '\.ini'\)"),
         ("plain", "x", r"got 'no extension'"),
     ],
@@ -115,6 +129,10 @@ def test_keys_go_into_tables_and_lists_and_leave_the_input_alone():
         ("arms.pace.last.steps=3", "'last' picks nothing"),
         ("seed.x=3", "seed is 4, not a table: set seed as a whole"),
         ("seeds=[1, 2", "starts like TOML but is not valid"),
+        ("seeds=" + "9" * 5000, "a value cannot be read: .*5000 digits$"),
+        ("seeds=" + "[" * 5000, "more than 16 deep"),
+        ("arms.pace.\N{SUPERSCRIPT TWO}.x=1", "picks nothing"),
+        (f"arms.pace.{'9' * 5000}.x=1", "picks nothing"),
     ],
 )
 def test_bad_overrides_say_what_is_wrong(override, message):
@@ -126,6 +144,14 @@ def test_an_unknown_key_is_found_by_the_config():
     values = {"data": {"name": "x"}, "arms": {"a": [{"name": "s", "temperature": 0.1}]}}
     with pytest.raises(InputError, match=r"unknown key 'arms\.a\.0\.stpes': did you mean steps\?"):
         PaceConfig.read(apply_overrides(values, ["arms.a.0.stpes=5"]))
+
+
+def test_many_aliases_of_one_list_are_no_depth_and_cost_nothing(tmp_path):
+    lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    (tmp_path / "a.yaml").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InputError, match="unknown key 'a0'") as caught:
+        PaceConfig.read(read_config_file(tmp_path / "a.yaml"))
+    assert len(str(caught.value)) < 3000
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

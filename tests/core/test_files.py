@@ -1,6 +1,7 @@
 """Writing: whole or not at all, on a full disk, in a crash, over an old file."""
 
 import errno
+import json
 import multiprocessing
 import os
 import signal
@@ -60,13 +61,18 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_litter(tmp_path, monkeypat
     assert everything_in(tmp_path) == ["a.txt"]
 
 
-@pytest.mark.parametrize("text", ["{", "\xff"])
+@pytest.mark.parametrize("text", ["{", "\xff", "9" * 5000, "[" * 100_000])
 def test_unreadable_json_is_named(tmp_path, text):
     (tmp_path / "a.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"a\.json is not valid JSON"):
         read_json(tmp_path / "a.json")
     with pytest.raises(InputError, match=r"gone\.json does not exist"):
         read_json(tmp_path / "gone.json")
+
+
+def test_a_folder_in_place_of_json_is_told(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read_json(tmp_path)
 
 
 def test_a_folder_appears_whole(tmp_path):
@@ -147,7 +153,10 @@ def test_a_kill_in_the_middle_leaves_the_old_content(tmp_path, kind):
     assert not (path / "half").exists()
 
 
-def open_run(path, *, fingerprint="a", resume=False, overwrite=False):
+A, B = "a" * 64, "b" * 64
+
+
+def open_run(path, *, fingerprint=A, resume=False, overwrite=False):
     return RunFolder.open(path, fingerprint=fingerprint, resume=resume, overwrite=overwrite)
 
 
@@ -177,8 +186,8 @@ def test_a_run_is_not_used_again_unasked(tmp_path, complete):
     with pytest.raises(InputError, match=("a complete" if complete else "an unfinished") + " run: pass --resume .* or --overwrite"):
         open_run(tmp_path)
     with pytest.raises(InputError, match="started with other settings"):
-        open_run(tmp_path, fingerprint="b", resume=True)
-    assert open_run(tmp_path, fingerprint="b", overwrite=True).done("stage") is None
+        open_run(tmp_path, fingerprint=B, resume=True)
+    assert open_run(tmp_path, fingerprint=B, overwrite=True).done("stage") is None
 
 
 def test_foreign_folders_are_never_deleted(tmp_path):
@@ -191,9 +200,129 @@ def test_foreign_folders_are_never_deleted(tmp_path):
     assert everything_in(tmp_path) == ["thesis.tex"]
 
 
+STATE = {"fingerprint": A, "complete": False, "done": {}}
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["[1]", "null", "{", "{}", '"text"', "[" * 100_000, '{"fingerprint": ' + "9" * 5000 + "}", b"\xff\xfe"]
+    + [json.dumps({**STATE, **change}) for change in ({"fingerprint": "a"}, {"fingerprint": 5}, {"complete": 1}, {"done": []})]
+    + [json.dumps({key: value for key, value in STATE.items() if key != left_out}) for left_out in STATE],
+)
+@pytest.mark.parametrize("flags", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_state_file_of_others_makes_no_run(tmp_path, state, flags):
+    (tmp_path / "state.json").write_bytes(state if isinstance(state, bytes) else state.encode())
+    with pytest.raises(InputError, match="refusing to delete it" if flags.get("overwrite") else "holds other files"):
+        open_run(tmp_path, **flags)
+    assert everything_in(tmp_path) == ["state.json"]
+
+
+def test_a_state_file_of_ours_makes_one(tmp_path):
+    write_json(tmp_path / "state.json", STATE)
+    assert open_run(tmp_path, resume=True).done("x") is None
+
+
+def finished_run(path):
+    run = open_run(path)
+    run.finish("stage", {"steps": 3})
+    (path / "work").mkdir()
+    write_text(path / "work" / "weights", "1")
+    write_text(path / "report.html", "old")
+    run.close()
+
+
+def test_overwriting_deletes_the_old_run_and_nothing_else(tmp_path):
+    (tmp_path / "mine").mkdir()
+    write_text(tmp_path / "mine" / "thesis.tex", "years of work")
+    finished_run(tmp_path / "run")
+    (tmp_path / "run" / "link").symlink_to(tmp_path / "mine")
+    fresh = open_run(tmp_path / "run", overwrite=True)
+    assert "work" in everything_in(tmp_path / "run")
+    fresh.start()
+    assert everything_in(tmp_path / "run") == ["state.json"]
+    assert everything_in(tmp_path / "mine") == ["thesis.tex"]
+    assert open_run(tmp_path / "run", resume=True).done("stage") is None
+
+
+def test_a_run_behind_a_link_is_replaced_behind_the_link(tmp_path):
+    finished_run(tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    open_run(tmp_path / "link", overwrite=True).start()
+    assert (tmp_path / "link").is_symlink()
+    assert everything_in(tmp_path / "run") == ["state.json"]
+
+
+def test_an_old_run_that_cannot_be_deleted_is_an_unfinished_one(tmp_path, monkeypatch):
+    finished_run(tmp_path)
+
+    def refuse(_path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    fresh = open_run(tmp_path, overwrite=True)
+    monkeypatch.setattr(files.shutil, "rmtree", refuse)
+    with pytest.raises(InputError, match="old run in .* cannot be deleted: Permission denied; change the permissions"):
+        fresh.start()
+    monkeypatch.undo()
+    again = open_run(tmp_path, resume=True)
+    assert not again.complete
+    assert again.done("stage") is None
+
+
+def test_a_run_in_a_forbidden_folder_is_refused(tmp_path, monkeypatch):
+    def refuse(_path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(files.Path, "exists", refuse)
+    with pytest.raises(InputError, match="cannot be looked into: Permission denied; change the permissions"):
+        open_run(tmp_path)
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [
+        (errno.ENOSPC, "free space or choose another folder"),
+        (errno.EDQUOT, "free space or"),
+        (errno.EACCES, "change the permissions or"),
+        (errno.EROFS, "change the permissions or"),
+        (errno.ENOTDIR, "a file stands where a folder should"),
+        (errno.EEXIST, "a file stands where a folder should"),
+        (errno.ENAMETOOLONG, "choose a shorter name or"),
+        (errno.EIO, "; choose another folder"),
+    ],
+)
+def test_a_refusal_names_the_step_that_fits(tmp_path, monkeypatch, number, step):
+    def refuse(*_args, **_settings):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.os, "replace", refuse)
+    with pytest.raises(WorkError, match=f"could not write .*{os.strerror(number)}.*{step}") as caught:
+        write_text(tmp_path / "a", "x")
+    assert ("free space" in str(caught.value)) == (number in (errno.ENOSPC, errno.EDQUOT))
+
+
+@pytest.mark.parametrize("stands", [False, True])
+def test_a_link_is_written_through(tmp_path, stands):
+    if stands:
+        write_text(tmp_path / "target", "old")
+    (tmp_path / "link").symlink_to("target")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+    assert everything_in(tmp_path) == ["link", "target"]
+
+
+def test_links_in_a_circle_are_refused_and_stay(tmp_path):
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(WorkError, match=r"could not write .*one: Too many levels of symbolic links"):
+        write_text(tmp_path / "one", "x")
+    assert (tmp_path / "one").is_symlink()
+
+
 def test_a_file_in_place_of_a_run_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match=r"file (holds other files|is a file)"):
+    with pytest.raises(InputError, match="file is not a folder"):
         open_run(tmp_path / "file")
     with pytest.raises(InputError, match="refusing to delete it"):
         open_run(tmp_path / "file", overwrite=True)
@@ -228,6 +357,62 @@ def test_a_failed_swap_puts_the_old_folder_back(tmp_path, monkeypatch):
         pass
     assert everything_in(path) == ["old"]
     assert everything_in(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failed_swap_leaves_nothing_beside_the_old_folder(tmp_path, monkeypatch, failing):
+    path = tmp_path / "model"
+    path.mkdir()
+    replace, calls = os.replace, []
+
+    def one_fails(source, target):
+        calls.append(target)
+        if len(calls) == failing:
+            full_disk()
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", one_fails)
+    with pytest.raises(WorkError, match="No space left"), whole_folder(path, overwrite=True):
+        pass
+    assert everything_in(tmp_path) == ["model"]
+
+
+def test_folders_made_on_the_way_go_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "a" / "b" / "model"):  # noqa: PT012 - both are made by the manager
+        assert everything_in(tmp_path / "a") == ["b"]
+        raise KeyboardInterrupt
+    assert everything_in(tmp_path) == []
+
+
+def test_a_folder_never_replaces_a_file(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(InputError, match="file is a file, and a folder never replaces one"),
+        whole_folder(tmp_path / "file", overwrite=True),
+    ):
+        pytest.fail("the body must not run")
+    assert (tmp_path / "file").read_text() == "x"
+    assert everything_in(tmp_path) == ["file"]
+
+
+def test_a_folder_that_cannot_be_moved_stays_without_litter(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(WorkError, match="could not write"), whole_folder(Path(), overwrite=True):
+        pass
+    assert everything_in(tmp_path) == ["here"]
+    assert everything_in(tmp_path / "here") == []
+
+
+def test_a_link_stays_and_its_folder_is_replaced(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "old").write_text("0")
+    (tmp_path / "link").symlink_to("real")
+    with whole_folder(tmp_path / "link", overwrite=True) as work:
+        (work / "new").write_text("1")
+    assert (tmp_path / "link").is_symlink()
+    assert everything_in(tmp_path / "real") == ["new"]
+    assert everything_in(tmp_path) == ["link", "real"]
 
 
 @pytest.mark.parametrize("write", [lambda path: write_text(path, "x"), lambda path: whole_folder(path).__enter__()])

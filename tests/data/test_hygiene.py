@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,40 @@ def test_no_answer_queries_are_reported():
     assert "1 dev and test queries have no relevant candidate" in report.warnings[0]
 
 
+def judged(relevance, *, file=None, queries=("t0", "t1")):
+    ids = tuple(f"t{n}" for n in range(len(relevance)))
+    return Judged(ids, queries[: len(relevance)], relevance, toy().test.corpus, np.arange(len(relevance)), file=file)
+
+
+@pytest.mark.parametrize(("relevance", "words"), [((), "no query"), (({}, {}), "2 queries")])
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_split_without_a_judged_pair_is_refused_and_its_file_named(relevance, words, split):
+    report = check_data(replace(toy(), **{split: judged(relevance, file=f"be/qrels/{split}.tsv")}))
+    assert report.refusals == (f"no query has a relevant candidate, so no metric is defined: {split} (be/qrels/{split}.tsv): {words}",)
+    with pytest.raises(InputError, match="no metric is defined"):
+        report.require_ok()
+
+
+def test_a_split_without_a_judged_pair_is_a_warning_where_the_other_can_be_evaluated():
+    alone = replace(toy(), train=None, dev=judged(({},), file="qrels/dev.tsv"))
+    report = check_data(alone)
+    assert report.ok
+    assert report.warnings[0] == "nothing can be measured on dev (qrels/dev.tsv): 1 queries"
+    assert not check_data(replace(alone, test=judged((), file="qrels/test.tsv"))).ok
+    assert not check_data(replace(alone, dev=None, test=judged(()))).ok
+
+
+def test_answers_shared_by_dev_and_test_are_reported():
+    name = "queries with a judged pair of dev and test"
+    dev = judged(({3: 1.0},), queries=(" T0",))
+    report = check_data(replace(toy(), dev=dev))
+    assert report.ok
+    assert report.counts[name] == 1
+    assert "1 test queries stand in dev with the same answer (up to case and whitespace), first at test, row 1" in report.warnings[0]
+    assert check_data(replace(toy(), dev=judged(({2: 1.0},)))).counts[name] == 0
+    assert check_data(replace(toy(), train=None, dev=dev)).counts[name] == 1
+
+
 def test_dropping_leaves_what_the_check_accepts():
     data = toy(negatives=((0,), (), ()), test_queries=("q1",), relevance=({1: 1.0},))
     assert len(check_data(data).refusals) == 2
@@ -129,5 +165,5 @@ def test_dropping_through_the_front_door(tmp_path):
         "training pair is also a judged pair": 1,
     }
     assert check_data(data).ok
-    with pytest.raises(InputError, match=r"train\.csv: row 23, column query: is empty"):
+    with pytest.raises(InputError, match=r"train\.csv: row 22, column positive: is also a negative; row 23, column query: is empty"):
         load_data(config.model_copy(update={"on_bad_rows": "refuse"}), seed=0)

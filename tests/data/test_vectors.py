@@ -50,8 +50,42 @@ def test_files_that_are_no_arrays_are_named(tmp_path, content):
 def test_a_file_cut_short_is_named(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((100, 8)))
     (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-100])
-    with pytest.raises(InputError, match="x.npy is not a .npy file of numbers"):
+    with pytest.raises(InputError, match=r"x.npy is cut short: \(100, 8\) of float64 make 6,528 bytes, and it has 6,428; copy it again"):
         load_vectors(tmp_path / "x.npy")
+
+
+def test_bytes_behind_the_array_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((2, 2)))
+    with (tmp_path / "x.npy").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(InputError, match="x.npy goes on behind its array"):
+        load_vectors(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [("(-9, 5)", r"has shape \(-9, 5\); expected at least one row"), (f"({10**30}, 5)", "cut short"), (f"({'9' * 5000}, 5)", "not a .npy")],
+)
+def test_headers_that_promise_the_impossible_are_refused(tmp_path, shape, message):
+    header = ("{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + ", }\n").encode()
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(360))
+    with pytest.raises(InputError, match=message):
+        load_vectors(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_column_order_and_both_versions_are_read(tmp_path, version):
+    x = np.asfortranarray(np.arange(12.0).reshape(4, 3))
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.lib.format.write_array(file, x, version=version)
+    assert np.array_equal(load_vectors(tmp_path / "x.npy"), x)
+
+
+def test_a_device_is_told_from_nothing():
+    with pytest.raises(InputError, match="/dev/null is a device or a pipe: expected a .npy file"):
+        load_vectors("/dev/null")
+    with pytest.raises(InputError, match=r"vectors '~nobody-of-that-name/x.npy': .*write the path out"):
+        load_vectors("~nobody-of-that-name/x.npy")
 
 
 def test_missing_files_and_folders_are_named(tmp_path):
@@ -85,8 +119,12 @@ def test_judgements_are_read_with_and_without_names(tmp_path, head):
         ("0\t0\t1\n0\t1.5\t1\n", "line 2: candidate is '1.5'"),
         ("0\t9\t1\n", "line 1: candidate is 9; expected a row from 0 to 3"),
         ("-1\t0\t1\n", "line 1: query is -1; expected a row from 0 to 2"),
-        ("0\t0\t-1\n", "line 1: gain is '-1'"),
-        ("0\t0\tnan\n", "line 1: gain is 'nan'"),
+        ("0\t0\t-1\n", "line 1, column gain: expected a finite number >= 0 .*, got '-1'"),
+        ("0\t0\tnan\n", "line 1, column gain: expected a finite number >= 0 .*, got 'nan'"),
+        ("0\t0\t1e-400\n", "line 1, column gain: '1e-400' is too small for a float64"),
+        ("0\t0\t1e400\n", "line 1, column gain: expected a finite number"),
+        ("0\t0\tbad\n0\t0\t1\n", "line 1, column gain: expected a finite number >= 0 .*, got 'bad'"),
+        (f"{'9' * 5000}\t0\t1\n", "line 1: query is"),
         ("0\t0\t1\n0\t0\t2\n", "line 2: query 0 and candidate 0 are judged a second time"),
         ("0\t0\t0\n", "q.tsv holds no relevant pair"),
         ("", "q.tsv holds no relevant pair"),

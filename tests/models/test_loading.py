@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, Qwen2Config, Qwen2Model, RobertaConfig, 
 
 from normwise.core.config import ModelConfig, RadialHeadConfig
 from normwise.core.errors import InputError
-from normwise.models.loading import add_radial_head, base_notes, base_source, load_base, load_plain
+from normwise.models.loading import add_radial_head, base_notes, base_source, load_base, load_plain, resolve_name
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
 from normwise.models.structure import count_layers, cut_layers, linear_names, strip_normalize
 
@@ -150,7 +150,7 @@ def test_a_missing_packaged_model_names_its_package(monkeypatch):
         load_plain("all-MiniLM-L6-v2")
 
 
-@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c", " "])
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c"])
 def test_a_path_that_does_not_exist(name):
     with pytest.raises(InputError, match="does not exist"):
         load_plain(name)
@@ -183,6 +183,38 @@ def test_a_cross_encoder_is_refused(make_small, tmp_path):
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "model_type": "CrossEncoder"}))
     with pytest.raises(InputError, match="is a CrossEncoder, which gives no single vector"):
         load_plain(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["{bad", "[]", "3", "[" * 100_000, f'{{"x": {"9" * 5000}}}', '"\\xff"'])
+@pytest.mark.parametrize(
+    "name",
+    ["config_sentence_transformers.json", "sentence_bert_config.json", "config.json", "1_Pooling/config.json", "tokenizer_config.json"],
+)
+def test_broken_settings_are_named(tmp_path, name, text):
+    """Without a model that would load: the check comes before the library, which forgives some of these in silence."""
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "modules.json").write_text('[{"path": ""}, {"path": "1_Pooling"}]')
+    (tmp_path / name).write_bytes(text.encode("latin-1").replace(b"\\xff", b"\xff"))
+    with pytest.raises(InputError, match=rf"{name}(: expected one JSON object| is not valid JSON)"):
+        resolve_name(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"name": "0"}]', '[{"path": 3}]', "[["])
+def test_a_broken_list_of_modules_is_named(tmp_path, text):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "modules.json").write_text(text)
+    with pytest.raises(InputError, match=r"modules\.json(: expected a list of modules| is not valid JSON)"):
+        resolve_name(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("", "model '' is blank"), ("~nobody-of-that-name/m", "write the path out"), ("/dev/null", "is a file: give the folder")],
+)
+def test_names_that_are_no_folder_and_no_id(name, message):
+    with pytest.raises(InputError, match=message):
+        resolve_name(name)
 
 
 def broken(make_small, folder, change):

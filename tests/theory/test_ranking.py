@@ -69,6 +69,28 @@ def test_ten_is_inside_and_eleven_is_not():
     assert found["ndcg@10"][0] == pytest.approx(1 / math.log2(11))
 
 
+@pytest.mark.parametrize("size", [1e308, 2.0**1023, 1e-300, 5e-324])
+def test_gains_of_any_size_are_those_of_gain_one(size):
+    ranking = np.arange(12)[None]
+    judged = dict.fromkeys((0, 3, 11, 5, 7), 1.0)
+    found = metrics_per_query(ranking, [{row: size for row in judged}])
+    expected = metrics_per_query(ranking, [judged])
+    assert all(found[metric].tolist() == expected[metric].tolist() for metric in METRICS)
+
+
+def test_tiny_gains_beside_huge_ones_stay_relevant():
+    found = metrics_per_query(np.array([[0, 1]]), [{0: 5e-324, 1: 1e308}])
+    assert found["p@1"].tolist() == [1.0]
+    assert found["ndcg@10"][0] == pytest.approx(1 / math.log2(3))
+
+
+@given(st.dictionaries(st.integers(0, 15), st.floats(1e-3, 1e3), min_size=1), st.integers(-1000, 1000))
+def test_ndcg_does_not_see_the_unit_of_the_gains(judged, exponent):
+    ranking = np.arange(16)[None]
+    scaled = {row: math.ldexp(gain, exponent) for row, gain in judged.items()}
+    assert metrics_per_query(ranking, [scaled])["ndcg@10"] == metrics_per_query(ranking, [judged])["ndcg@10"]
+
+
 @pytest.mark.parametrize(
     ("indices", "relevance", "options", "message"),
     [
@@ -76,6 +98,7 @@ def test_ten_is_inside_and_eleven_is_not():
         (np.array([[0, 0]]), [{0: 1.0}], {}, "query 0 ranks row 0 twice"),
         (np.array([[-1]]), [{0: 1.0}], {}, "row -1"),
         (np.array([[1]]), [{0: math.nan}], {}, "the gain nan"),
+        (np.array([[1]]), [{0: math.inf}], {}, "the gain inf"),
         (np.array([[1]]), [{-2: 1.0}], {}, "row -2"),
         (np.array([[1, 0]]), [{0: 1.0}], {"candidates": 50}, "recall@100 needs 50"),
         (np.empty((1, 0), dtype=int), [{0: 1.0}], {}, "no column"),

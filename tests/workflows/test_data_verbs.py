@@ -34,6 +34,26 @@ def test_export_writes_what_load_reads(pairs, tmp_path):
         export_set(str(pairs), tmp_path / "new", limits={"limit_trian": 3})
 
 
+def test_export_never_replaces_what_it_did_not_write(pairs, tmp_path):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "main.py").write_text("years of work")
+    with pytest.raises(InputError, match=r"work was not written by normwise data export .*refusing to delete it"):
+        export_set("no-such-data", tmp_path / "work", overwrite=True)  # said before the data are looked for
+    with pytest.raises(InputError, match=r"pairs\.jsonl is no folder: an export never replaces a file"):
+        export_set(str(pairs), pairs, overwrite=True)
+    export_set(str(pairs), tmp_path / "out")
+    export_set(str(pairs), tmp_path / "out", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "pairs.jsonl", "work"]
+
+
+def test_check_refuses_a_split_that_judges_nothing(pairs, tmp_path):
+    export_set(str(pairs), tmp_path / "out")
+    for text in ("query-id\tcorpus-id\tscore\n", "dev-0\tc0\t0\n"):
+        (tmp_path / "out" / "qrels" / "dev.tsv").write_text(text)
+        report = check(str(tmp_path / "out"))
+        assert "out/qrels/dev.tsv" in report.refusals[0]
+
+
 def test_check_reports(pairs):
     report = check(str(pairs), token_counter=lambda texts: [len(text) for text in texts], max_tokens=2)
     assert report.ok

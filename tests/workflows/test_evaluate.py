@@ -1,5 +1,6 @@
 """Evaluation end to end on vectors that tests control: the identities, the decision, notes, refusals."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -218,12 +219,59 @@ def test_queries_with_a_shared_answer_are_one_cluster():
     assert evaluate_vectors(x, x, relevance=shared, clusters=np.zeros(6, dtype=int)).similarities["dot"]["p@1"].ci_low is None
 
 
+def test_zero_vectors_are_counted(monkeypatch):
+    monkeypatch.setattr("normwise.theory.directions._CHUNK_VALUES", 6)
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    clean = evaluate_vectors(x, x)
+    assert not any("are zero" in note for note in clean.notes)
+    x[[1, 6, 7]] = 0.0
+    found = evaluate_vectors(x[:7], x)
+    assert any(note.startswith("2 of 7 query vectors are zero: every candidate scores 0 for them") for note in found.notes)
+    assert any(note.startswith("3 of 8 candidate vectors are zero: they score 0 for every query") for note in found.notes)
+
+
+def test_refusals_of_vectors_name_their_files(tmp_path):
+    np.save(tmp_path / "q.npy", np.ones((2, 3)))
+    np.save(tmp_path / "c.npy", np.full((2, 3), 1e300))
+    np.save(tmp_path / "wide.npy", np.ones((2, 4)))
+    np.save(tmp_path / "one.npy", np.ones((1, 3)))
+    for name, message in (
+        ("c.npy", r"candidates: row 0 has norm .*\(queries: q.npy, candidates: c.npy\)"),
+        ("wide.npy", r"3 dimensions, candidates 4.*\(queries: q.npy, candidates: wide.npy\)"),
+        ("one.npy", r"row i cannot answer query i; give qrels \(queries: q.npy, candidates: one.npy\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            evaluate_vectors(tmp_path / "q.npy", tmp_path / name)
+
+
+def test_refusals_of_an_encoder_name_it():
+    encoder, data = world()
+    encoder.table["c3"] = np.full(WIDTH, np.nan)
+    with pytest.raises(InputError, match=r"candidates: row 3, column 0 is nan.*\(vectors of models/table\)"):
+        evaluate(encoder, data)
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_splits_without_an_answer_are_refused_before_encoding_and_their_file_named(split):
+    encoder, data = world()
+    part = replace(getattr(data, split), relevance=({},) * 40, file=f"toy/qrels/{split}.tsv")
+    with pytest.raises(InputError, match=rf"toy: none of 40 {split} queries has a relevant candidate \(toy/qrels/{split}.tsv\)"):
+        evaluate(encoder, replace(data, **{split: part}), split=split)
+    with pytest.raises(InputError, match=rf"toy has no {split} queries \(toy/qrels/{split}.tsv\)"):
+        evaluate(encoder, replace(data, **{split: part.subset(np.arange(0))}), split=split)
+    assert encoder.calls == []
+    other = {"dev": "test", "test": "dev"}[split]
+    assert evaluate(encoder, replace(data, **{split: part}), split=other).decision.split == other
+
+
 def test_a_report_is_written_once(tmp_path):
     x = np.random.default_rng(0).normal(size=(6, 3))
     evaluate_vectors(x, x, report=tmp_path / "page.html")
     assert "<html" in (tmp_path / "page.html").read_text()
     with pytest.raises(InputError, match="page.html exists already"):
         evaluate_vectors(x, x, report=tmp_path / "page.html")
+    with pytest.raises(InputError, match=r"x\.html cannot be made: .*page\.html is no folder"):
+        evaluate_vectors(x, x, report=tmp_path / "page.html" / "x.html")
 
 
 ONES = np.ones((2, 3))

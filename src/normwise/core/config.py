@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from normwise.core.errors import near_names
 from normwise.core.records import GEOMETRY
 from normwise.core.similarity import Similarity
-from normwise.core.strict import Number, StrictConfig, Switch, Text, Whole
+from normwise.core.strict import Number, Prose, StrictConfig, Switch, Text, Whole
 
 UNTRAINED = "untrained"
 _LARGEST_SEED = 2**32 - 1
@@ -167,6 +167,7 @@ def _read_negatives(value: Any) -> Any:
 Negatives = Annotated[NegativesConfig, BeforeValidator(_read_negatives)]
 
 Part = Literal["embeddings", "encoder", "norms", "head"]
+PARTS: tuple[Part, ...] = ("embeddings", "encoder", "norms", "head")
 
 
 class StageConfig(StrictConfig):
@@ -184,7 +185,7 @@ class StageConfig(StrictConfig):
     name: str = Field(min_length=1, pattern=r"^[a-zA-Z0-9_.-]+$")
     similarity: Similarity = Similarity.COSINE
     trainable: Trainable = Trainable.FULL
-    unfreeze: tuple[Part, ...] = Field(default=("embeddings", "encoder", "norms", "head"), min_length=1)
+    unfreeze: tuple[Part, ...] = Field(default=PARTS, min_length=1)
     lora: LoraConfig | None = None
     temperature: Temperature
     loss: Literal["infonce", "dcl"] = "infonce"
@@ -207,7 +208,7 @@ class StageConfig(StrictConfig):
     def _applies(self) -> Self:
         if self.trainable is not Trainable.LORA and self.lora is not None:
             raise ValueError(f"lora settings given, but trainable is {self.trainable.value}: set trainable = lora, or leave lora out")
-        if self.trainable is not Trainable.FULL and "unfreeze" in self.model_fields_set:
+        if self.trainable is not Trainable.FULL and self.unfreeze != PARTS:
             raise ValueError("unfreeze belongs to trainable = full")
         if self.symmetric and self.negatives.source is not NegativeSource.IN_BATCH:
             raise ValueError("the symmetric loss needs in_batch negatives: each direction's candidates are the other side of the batch")
@@ -243,8 +244,8 @@ class ModelConfig(StrictConfig):
     layers: Whole | None = Field(default=None, ge=1)
     max_tokens: Whole | None = Field(default=None, ge=4)
     head: RadialHeadConfig | None = None
-    query_prompt: str | None = None
-    candidate_prompt: str | None = None
+    query_prompt: Prose | None = None
+    candidate_prompt: Prose | None = None
 
 
 class DataConfig(StrictConfig):

@@ -15,6 +15,12 @@ _LONGEST_SHOWN_BITS = 256
 _OTHER_WORDS = {"dict_type": "expected a table", "tuple_type": "expected a list"}
 
 
+def _check_prose(text: str) -> str:
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("holds half a character, which no UTF-8 file can hold: write it again")
+    return text
+
+
 def _check_text(text: str) -> str:
     if not text.strip():
         raise ValueError("is empty: give a name or a path, or leave the key out")
@@ -26,7 +32,8 @@ def _check_text(text: str) -> str:
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 Switch = Annotated[bool, Strict()]
-Text = Annotated[str, AfterValidator(_check_text)]
+Prose = Annotated[str, AfterValidator(_check_prose)]
+Text = Annotated[Prose, AfterValidator(_check_text)]
 
 
 class StrictConfig(BaseModel):

@@ -15,7 +15,7 @@ from normwise.data.columns import refusal
 from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_tsv
 from normwise.data.opening import kind_of, read_json_object
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
-from normwise.data.texts import has_visible, printable, text_problem
+from normwise.data.texts import has_visible, text_problem
 
 SPLITS = ("train", "dev", "test")
 SIDE_FILE = "normwise-data.json"
@@ -86,8 +86,8 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
     """
     reader = _Reader(folder, on_bad_rows)
     ids, texts, lines, _ = reader.texts("corpus.jsonl")
-    corpus = Corpus(tuple(ids), tuple(texts), Origin(printable(str(folder / "corpus.jsonl")), np.asarray(lines, dtype=np.int64)))
-    queries = _Queries(*reader.texts("queries.jsonl"), file=printable(str(folder / "queries.jsonl")))
+    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / "corpus.jsonl"), np.asarray(lines, dtype=np.int64)))
+    queries = _Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
     rows = {key: row for row, key in enumerate(ids)}
     side = read_side_file(folder)
     parts: dict[str, Any] = {}
@@ -104,12 +104,12 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
         if split == "train":
             parts[split] = _training(grades, queries, pool)
         else:
-            parts[split] = _judged(grades, queries, pool, file=printable(str(path)) if has_qrels else queries.file)
+            parts[split] = _judged(grades, queries, pool, file=str(path) if has_qrels else queries.file)
     if all(part is None for part in parts.values()):
         raise InputError(f"{folder}: no qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv: a BEIR folder needs at least one")
     train = parts["train"]
     data = RetrievalData(
-        name=printable(side.get("name", folder.name)),
+        name=side.get("name", folder.name),
         kind=side.get("kind", "judged"),
         **parts,
         skewed=train is not None and is_skewed(train.positives),

@@ -14,7 +14,7 @@ import numpy as np
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.opening import parse_json, reading
-from normwise.data.texts import printable, text_problem
+from normwise.data.texts import text_problem
 
 RULE = (
     "columns go by name, in any order: query or anchor (one of them), positive, and optionally negative, "
@@ -125,8 +125,8 @@ def check_columns(where: str, names: Iterable[Any]) -> None:
     if "positive" not in known:
         raise InputError(f"{where}: column positive is missing; {found}; {RULE}")
     unknown = [name for name in names if name not in _FIXED and not _NUMBERED.fullmatch(name)]
-    if any(not name.strip() for name in unknown):
-        raise InputError(f"{where}: a column has a blank name; {found}; pandas writes its index so: leave it out with index=False; {RULE}")
+    if any(not name.strip() or name.startswith("__index_level_") for name in unknown):
+        raise InputError(f"{where}: a column is the index of a pandas table, or has a blank name: save with index=False; {found}; {RULE}")
     if unknown:
         raise InputError(f"{where}: unknown column {', '.join(unknown)}; {found}; {RULE}")
 
@@ -229,7 +229,7 @@ def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on
         why = f"no usable rows: {sum(dropped.values())} dropped" if dropped else "it holds no rows"
         raise InputError(f"{file}: {why}; expected at least 2; {RULE}")
     return PairRows(
-        file=printable(file),
+        file=file,
         rows=np.asarray(rows, dtype=np.int64),
         queries=tuple(queries),
         positives=tuple(positives),

@@ -10,7 +10,7 @@ from normwise.core.errors import InputError
 from normwise.core.files import whole_folder, write_json, write_text
 from normwise.data.beir import SIDE_FILE, SPLITS, read_side_file
 from normwise.data.lines import json_line, tsv_text
-from normwise.data.opening import kind_of, reading
+from normwise.data.opening import check_new_place, kind_of, reading
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.data.texts import lone_surrogate, printable
 
@@ -70,10 +70,11 @@ def check_target(out: Path, *, overwrite: bool) -> None:
         overwrite: whether an earlier export there may be replaced.
 
     Raises:
-        InputError: something stands there and may not be replaced.
+        InputError: something stands there and may not be replaced, or a file stands above.
     """
     kind = kind_of(out)
     if kind is None:
+        check_new_place(out)
         return
     if not overwrite:
         raise InputError(f"{out} exists already: pass --overwrite to replace it, or choose another folder")

@@ -21,7 +21,6 @@ from normwise.data.hygiene import drop_bad_pairs, refuse_contradictions
 from normwise.data.opening import kind_of, reading, user_path
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.splits import carve, cut, judge_pairs
-from normwise.data.texts import printable
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
 _HUB_SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
@@ -92,7 +91,7 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
                 raise InputError(f"{config.name} has a {split} split of its own: leave data.{split} out")
             parts[split] = read_pair_file(user_path(name, what=f"data.{split}"), on_bad_rows=config.on_bad_rows)
     sources = parts["train"].sources if "train" in parts else None
-    return pairs_data(parts, name=printable(config.name)), frozenset(), sources
+    return pairs_data(parts, name=config.name), frozenset(), sources
 
 
 def _import_datasets() -> Any:

@@ -59,6 +59,23 @@ def kind_of(path: Path) -> Kind | None:
     return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else "other"
 
 
+def check_new_place(path: Path) -> None:
+    """Refuse, before the work, a place for results below something that is no folder.
+
+    Raises:
+        InputError: names what stands in the way.
+
+    Example:
+        >>> check_new_place(Path("/dev/null/page.html"))
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: /dev/null/page.html cannot be made: /dev/null is no folder; choose another place
+    """
+    above = next((parent for parent in path.parents if kind_of(parent) is not None), Path(path.anchor))
+    if kind_of(above) != "folder":
+        raise InputError(f"{path} cannot be made: {above} is no folder; choose another place")
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn what the system raises while a file or folder is read into an InputError that names it."""
@@ -102,7 +119,7 @@ def parse_json(text: str, *, where: str, wanted: str) -> Any:
     except RecursionError:
         raise InputError(f"{where}: not JSON that can be read: it is nested too deep; {wanted}") from None
     except ValueError as error:  # broken JSON, and numbers longer than Python reads
-        raise InputError(f"{where}: not JSON: {error}; {wanted}") from None
+        raise InputError(f"{where}: not JSON: {str(error).partition(';')[0]}; {wanted}") from None
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.data.lines import is_gain_header, read_gain, read_tsv
+from normwise.data.lines import read_gain, read_tsv
 from normwise.data.opening import kind_of, reading, user_path
 
 _CHUNK_VALUES = 1 << 22
@@ -109,7 +109,7 @@ def load_row_judgements(path: str | Path, *, queries: int, candidates: int) -> t
         where = f"{path}, line {number}"
         if len(cells) != len(_HEADER):
             raise InputError(f"{where}: {len(cells)} tab-separated columns; expected query row, candidate row, gain")
-        if place == 0 and is_gain_header(cells):
+        if place == 0 and not any(_is_number(cell) for cell in cells):
             continue
         query = _row(cells[0], queries, where=where, column=_HEADER[0])
         candidate = _row(cells[1], candidates, where=where, column=_HEADER[1])
@@ -143,3 +143,11 @@ def _row(cell: str, count: int, *, where: str, column: str) -> int:
     if not 0 <= row < count:
         raise InputError(f"{where}: {column} is {row}; expected a row from 0 to {count - 1}")
     return row
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

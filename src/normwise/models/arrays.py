@@ -11,6 +11,7 @@ from typing import IO, Self, final
 import numpy as np
 
 from normwise.core.errors import WorkError
+from normwise.core.files import refusal
 
 _HEADER = 128
 
@@ -75,4 +76,4 @@ class ArrayWriter:
         return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
 
     def _failed(self, error: OSError) -> WorkError:
-        return WorkError(f"could not write {self.path}: {error.strerror or error}; free space or choose another folder")
+        return WorkError(f"could not write {self.path}: {refusal(error)}")

@@ -17,6 +17,7 @@ from normwise.core.files import write_text
 from normwise.core.records import Decision, Evaluation
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.load import load_data
+from normwise.data.opening import check_new_place, kind_of
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
 from normwise.data.texts import printable
@@ -299,8 +300,9 @@ def _check_report(report: Path | None) -> None:
     """Refuse before the work what would fail after it."""
     if report is None:
         return
-    if Path(report).exists():
+    if kind_of(Path(report)) is not None:
         raise InputError(f"{report} exists already: choose another name for the report")
+    check_new_place(Path(report))
     if find_spec("jinja2") is None:
         raise MissingExtraError("jinja2", extra="report")
 

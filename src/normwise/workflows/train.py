@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import PaceConfig
+from normwise.core.config import UNTRAINED, PaceConfig
 from normwise.core.errors import NormwiseError
 from normwise.core.files import RunFolder, read_json, write_json, write_text
 from normwise.core.records import Decision, RunResult, StageResult, TrainResult
@@ -38,8 +38,6 @@ from normwise.workflows.comparison import (
 from normwise.workflows.job import Job, fingerprint, prepare_job
 from normwise.workflows.publish import publish_model, publish_page
 
-BASE = "untrained"
-
 
 @dataclass(frozen=True)
 class Trained:
@@ -51,11 +49,11 @@ class Trained:
 
     def last(self, arm: str, seed: int) -> Node:
         """The node whose model an arm ends with."""
-        return self.base if arm == BASE else self.nodes[arm][seed][-1]
+        return self.base if arm == UNTRAINED else self.nodes[arm][seed][-1]
 
     def stages(self, arm: str) -> tuple[StageResult, ...]:
         """The stages of the arm's first seed, whose curves the page draws."""
-        nodes = () if arm == BASE else self.nodes[arm][self.job.config.seeds[0]]
+        nodes = () if arm == UNTRAINED else self.nodes[arm][self.job.config.seeds[0]]
         return tuple(node.result for node in nodes if node.result is not None)
 
 
@@ -132,7 +130,9 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float) -> N
     config, log = job.config, job.log
     log("scoring every arm on dev")
     dev_scores = _scores(trained, "dev", job.dev)
-    table = {(arm, ranking): stack(scores, ranking, "ndcg@10") for arm, scores in dev_scores.items() for ranking in RANKINGS if arm != BASE}
+    table = {
+        (arm, ranking): stack(scores, ranking, "ndcg@10") for arm, scores in dev_scores.items() for ranking in RANKINGS if arm != UNTRAINED
+    }
     decision, comparisons = decide(table, job.dev.clusters, samples=config.bootstrap, seed=0)
     log(f"decision: {decision.run} ranked by {decision.similarity}: {decision.reason}")
     node, seed_words = _chosen_node(trained, decision, dev_scores)
@@ -187,7 +187,7 @@ def _scores(trained: Trained, split: str, judged: Judged) -> dict[str, list[Scor
         return score_split(*split_vectors(_open(node), judged, batch_size=batch, progress=False), judged, seed=0)
 
     scores: dict[str, list[Scores]] = {}
-    for arm in (BASE, *trained.job.config.arms):
+    for arm in (UNTRAINED, *trained.job.config.arms):
         for seed in trained.job.config.seeds:
             node = trained.last(arm, seed)
             scores.setdefault(arm, []).append(cached_scores(node.folder, split, lambda node=node: score(node)))
@@ -213,12 +213,12 @@ def _runs(trained: Trained, dev: dict[str, list[Scores]], test: dict[str, list[S
             similarity=ranking,
             metrics=metric_table(test[arm], ranking, job.test.clusters, samples=samples, seed=0),
             dev=metric_table(dev[arm], ranking, job.dev.clusters, samples=samples, seed=0),
-            seeds=job.config.seeds if arm != BASE else (),
-            by_seed=means_by_seed(test[arm], ranking) if arm != BASE else {},
+            seeds=job.config.seeds if arm != UNTRAINED else (),
+            by_seed=means_by_seed(test[arm], ranking) if arm != UNTRAINED else {},
             stages=trained.stages(arm),
             geometry=mean_geometry(test[arm]),
         )
-        for arm in (BASE, *job.config.arms)
+        for arm in (UNTRAINED, *job.config.arms)
         for ranking in RANKINGS
     )
 
