@@ -40,7 +40,7 @@ def test_real_functions_lose_their_docstrings_and_nothing_else(module):
             continue
         seen += 1
         assert ast.dump(ast.parse(code).body[0]) == expected_tree(node)
-    assert seen > 2
+    assert seen >= 2
 
 
 CASES = {
