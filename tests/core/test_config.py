@@ -26,6 +26,35 @@ def test_a_run_round_trips():
     assert PaceConfig.model_validate_json(read.model_dump_json(exclude_unset=True)) == read
 
 
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: StageConfig(name="a", temperature=0.1, stepz=3), r"^StageConfig: unknown key 'stepz': did you mean steps\?$"),
+        (lambda: StageConfig(name="a"), "^StageConfig: key 'temperature' is missing$"),
+        (lambda: StageConfig(name="a", temperature=-1, steps=0), r"temperature\.value: .* greater than 0 \(got -1\); steps: .* \(got 0\)$"),
+        (lambda: TemperatureConfig(value=0.1, scale=10), "^TemperatureConfig: give temperature as value or as scale = 1/value, not both$"),
+        (
+            lambda: PaceConfig(data=DataConfig(name="x"), arms={"pace": [{**ANGULAR, "negatives": {"sauce": 1}}]}),
+            r"^PaceConfig: unknown key 'arms\.pace\.0\.negatives\.sauce': did you mean source\?$",
+        ),
+    ],
+)
+def test_a_direct_construction_tells_its_mistakes_as_reading_does(build, words):
+    with pytest.raises(InputError, match=words) as caught:
+        build()
+    assert "pydantic" not in str(caught.value)
+
+
+def test_validation_keeps_its_own_errors_and_their_places():
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted") as caught:
+        PaceConfig.model_validate(config(arms={"pace": [{**ANGULAR, "stepz": 3}]}))
+    assert [problem["loc"] for problem in caught.value.errors()] == [("arms", "pace", 0, "stepz")]
+    with pytest.raises(ValidationError):
+        StageConfig.model_validate_json('{"name": "a"}')
+    inner = StageConfig(**ANGULAR)
+    assert PaceConfig(data=DataConfig(name="x"), arms={"pace": (inner,)}).arms["pace"][0] is inner
+
+
 def test_a_stage_is_frozen():
     with pytest.raises(ValidationError, match="frozen"):
         stage().steps = 3

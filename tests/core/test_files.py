@@ -426,3 +426,19 @@ def test_a_run_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match=r"inside cannot be made: (Not a directory|File exists)"):
         open_run(tmp_path / "file" / "inside").start()
+
+
+def test_a_started_run_is_swept_of_what_killed_writers_left(tmp_path):
+    run = open_run(tmp_path / "run")
+    run.start()
+    deep = tmp_path / "run" / "work" / "node"
+    for folder in (tmp_path / "run", deep):
+        (folder / ".model.ab12_xyz").mkdir(parents=True)
+        (folder / ".model.ab12_xyz" / "model.safetensors").write_text("half")
+        (folder / ".result.json.0a1b2c3d").write_text("half")
+        (folder / ".gitignore").write_text("mine")
+        (folder / "whole.json").write_text("{}")
+    open_run(tmp_path / "run", resume=True).start()
+    assert sorted(path.name for path in (tmp_path / "run").rglob("*") if path.is_file()) == [
+        ".gitignore", ".gitignore", "state.json", "whole.json", "whole.json",
+    ]  # fmt: skip

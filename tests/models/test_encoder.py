@@ -11,11 +11,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.normalize import Normalize
 
 from normwise import Encoder
+from normwise.core.config import ModelConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.core.similarity import Similarity
 from normwise.models.arrays import ArrayWriter
 from normwise.models.contract import describe_encoder
+from normwise.models.loading import load_base
+from normwise.models.probe import probe_vectors
 from normwise.models.saving import save_encoder
+from normwise.models.seal import check_unchanged
 
 TEXTS = ["short", "a text of some more words", "", "def f(x):\n    return x", "short"]
 
@@ -109,43 +113,167 @@ def change_weights(folder, change):
     save_file(weights, str(file), metadata={"format": "pt"})
 
 
-def test_a_changed_model_is_refused(folder):
-    change_weights(folder, lambda weights: weights["encoder.layer.0.output.LayerNorm.weight"].mul_(1.01))
-    with pytest.raises(WorkError, match=r"not the model that was saved: .*norms by up to .*restore the saved folder"):
-        Encoder.load(folder)
+def change_json(folder, file, **values):
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def test_another_pooling_is_refused(folder):
-    file = folder / "1_Pooling" / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "pooling_mode": "cls"}))
-    with pytest.raises(WorkError, match="not the model that was saved"):
-        Encoder.load(folder)
+def make_old(folder, **values):
+    """Turn a saved folder into one of the format before the hashes of settings and contract."""
+    contract = json.loads((folder / "normwise.json").read_text())
+    for key in ("files_sha256", "contract_sha256"):
+        del contract[key]
+    (folder / "normwise.json").write_text(json.dumps({**contract, **values}))
 
 
-@pytest.mark.parametrize(("key", "value"), [("similarity_fn_name", "cosine"), ("prompts", {"query": "other: ", "document": ""})])
-def test_other_settings_are_refused(folder, key, value):
-    file = folder / "config_sentence_transformers.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
-    with pytest.raises(WorkError, match="its similarity, prompts or token limit are"):
-        Encoder.load(folder)
+def opened_as_base(folder):
+    return load_base(ModelConfig(name=str(folder)), device="cpu")
 
 
-def test_a_change_that_no_probe_text_sees_is_warned_of(folder):
+@pytest.mark.parametrize("open_folder", [Encoder.load, opened_as_base])
+def test_changed_weights_are_refused_even_where_no_probe_text_sees_them(folder, open_folder):
     # Row 30521 of the vocabulary is in none of the probe texts.
-    change_weights(folder, lambda weights: weights["embeddings.word_embeddings.weight"][30521].add_(1.0))
-    with pytest.warns(UserWarning, match="weight files were written again"):
+    change_weights(folder, lambda weights: weights["embeddings.word_embeddings.weight"][30521].mul_(-100))
+    with pytest.raises(InputError, match=r"weight files .* are others\. restore .* save the model anew .* or remove normwise\.json"):
+        open_folder(folder)
+    make_old(folder)
+    with pytest.raises(InputError, match="weight files .* are others"):
+        open_folder(folder)
+    (folder / "normwise.json").unlink()
+    open_folder(folder)
+
+
+@pytest.mark.parametrize("open_folder", [Encoder.load, opened_as_base])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"similarity": "dot"},
+        {"temperature": 99.0},
+        {"dimensions": 7},
+        {"probe_tolerance": 1e9},
+        {"pooling": "cls"},
+        {"candidate_prompt": "other: "},
+        {"files_sha256": {}},
+    ],
+)
+def test_a_changed_contract_is_refused(folder, values, open_folder):
+    change_json(folder, "normwise.json", **values)
+    with pytest.raises(InputError, match=r"normwise\.json was changed after it was saved: restore"):
+        open_folder(folder)
+
+
+def test_a_contract_that_is_only_laid_out_anew_is_the_same(folder):
+    contract = json.loads((folder / "normwise.json").read_text())
+    (folder / "normwise.json").write_text(json.dumps(dict(reversed(contract.items()))))
+    assert Encoder.load(folder).similarity is Similarity.QUERY_NORMALIZED
+
+
+@pytest.mark.parametrize("open_folder", [Encoder.load, opened_as_base])
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode": "cls"}),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "cosine"}),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        ("config_sentence_transformers.json", {"prompts": {"query": "other: ", "document": ""}}),
+        ("config.json", {"layer_norm_eps": 1e-3}),
+        ("tokenizer_config.json", {"do_lower_case": False}),
+    ],
+)
+def test_changed_settings_are_refused_by_the_name_of_their_file(folder, file, values, open_folder):
+    change_json(folder, file, **values)
+    with pytest.raises(InputError, match=f"this is not the model that was saved: {file} was changed"):
+        open_folder(folder)
+
+
+def add_normalize(folder):
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Normalize").mkdir()
+
+
+def test_files_that_come_and_go(folder):
+    (folder / "README.md").write_text("# Another card\n")
+    (folder / ".gitattributes").write_text("*.safetensors filter=lfs\n")
+    (folder / "LICENSE").write_text("free\n")
+    Encoder.load(folder)
+    (folder / "README.md").unlink()
+    Encoder.load(folder)
+    (folder / "added_tokens.json").write_text("{}")
+    with pytest.raises(InputError, match=r"saved: added_tokens\.json was added\. restore"):
         Encoder.load(folder)
+    (folder / "added_tokens.json").unlink()
+    kept = (folder / "tokenizer_config.json").read_text()
+    (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is missing"):
+        Encoder.load(folder)
+    (folder / "tokenizer_config.json").write_text(kept)
+    Encoder.load(folder)
+    add_normalize(folder)
+    with pytest.raises(InputError, match=r"modules\.json was changed; a Normalize module was put at its end"):
+        Encoder.load(folder)
+
+
+def test_an_old_folder_loads_and_is_checked_by_what_it_has(folder):
+    make_old(folder)
+    own = Encoder.load(folder)
+    assert own.contract.contract_sha256 == ""
+    own.save(folder.parent / "new")
+    assert len(Encoder.load(folder.parent / "new").contract.contract_sha256) == 64
+    for values, words in (
+        ({"dimensions": 7}, "its vectors have 384 dimensions, normwise.json says 7"),
+        ({"similarity": "cosine"}, "normwise.json says cosine, which does not rank like dot"),
+        ({"similarity": "cosine", "plain_similarity": "cosine"}, "its similarity, prompts or token limit are"),
+        ({"probe_tolerance": 1e9}, "probe_tolerance: Input should be less than or equal to 0.01"),
+    ):
+        kept = (folder / "normwise.json").read_text()
+        change_json(folder, "normwise.json", **values)
+        with pytest.raises(InputError, match=words):
+            Encoder.load(folder)
+        (folder / "normwise.json").write_text(kept)
+    change_json(folder, "1_Pooling/config.json", pooling_mode="cls")
+    with pytest.raises(WorkError, match=r"not the model that was saved: it answers .*norms by up to .*it was saved with normwise "):
+        Encoder.load(folder)
+    change_json(folder, "1_Pooling/config.json", pooling_mode="mean")
+    add_normalize(folder)
+    with pytest.raises(InputError, match="a Normalize module was put at its end"):
+        Encoder.load(folder)
+
+
+@pytest.mark.parametrize("open_folder", [Encoder.load, opened_as_base])
+def test_other_rounding_is_the_same_model_and_other_answers_are_not(folder, monkeypatch, open_folder):
+    def answer(factor):
+        monkeypatch.setattr("normwise.models.seal.probe_vectors", lambda st: probe_vectors(st) * factor)
+        open_folder(folder)
+
+    answer(1 + 1e-5)
+    with pytest.raises(WorkError, match="it answers the probe texts with vectors that differ"):
+        answer(1.01)
+
+
+def test_a_hub_copy_may_lack_files_that_nobody_asked_for(folder, monkeypatch):
+    st = Encoder.load(folder).model
+    (folder / "tokenizer_config.json").unlink()
+    monkeypatch.setattr("normwise.models.seal.load_file_path", lambda target, file, revision: str(folder / file))
+    assert check_unchanged("owner/name", "owner/name", st, revision=None, normalized=False) is not None
+    change_json(folder, "1_Pooling/config.json", pooling_mode="cls")
+    with pytest.raises(InputError, match=r"^owner/name: .* 1_Pooling/config\.json was changed\. restore"):
+        check_unchanged("owner/name", "owner/name", st, revision=None, normalized=False)
 
 
 def test_missing_and_damaged_side_files(folder):
     (folder / "probe.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"probe\.safetensors was changed"):
+        Encoder.load(folder)
+    make_old(folder)
     with pytest.raises(InputError, match="holds no probe vectors"):
         Encoder.load(folder)
     (folder / "probe.safetensors").unlink()
-    with pytest.raises(WorkError, match="probe.safetensors is missing"):
+    with pytest.raises(InputError, match="probe.safetensors is missing"):
         Encoder.load(folder)
     (folder / "normwise.json").write_text('{"format": 9}')
-    with pytest.raises(InputError, match="not a contract that this version of normwise reads"):
+    with pytest.raises(InputError, match="not a contract that this version of normwise reads: similarity: Field required"):
         Encoder.load(folder)
     # Without a contract it is a model like any other.
     (folder / "normwise.json").unlink()
@@ -193,6 +321,8 @@ def test_a_similarity_against_the_contract_is_refused(make_small):
     contract = describe_encoder(st, similarity=Similarity.DOT)
     with pytest.raises(InputError, match="contradicts the model's contract, which says dot"):
         Encoder(st, similarity="cosine", contract=contract)
+    with pytest.raises(InputError, match="the contract says 7 dimensions, but the model has 384"):
+        Encoder(st, contract=contract.model_copy(update={"dimensions": 7}))
 
 
 def test_saving_a_loaded_foreign_model_keeps_raw_norms(make_small, tmp_path):

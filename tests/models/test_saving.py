@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -16,7 +17,8 @@ from normwise.models.contract import Contract, describe_encoder, norm_distributi
 from normwise.models.loading import add_radial_head, load_base
 from normwise.models.lora import attach_lora
 from normwise.models.probe import probe_vectors
-from normwise.models.saving import hash_weights, save_encoder
+from normwise.models.saving import save_encoder
+from normwise.models.seal import hash_contract, hash_weights
 
 CARD = "---\nlibrary_name: sentence-transformers\n---\n\n# A model\n"
 
@@ -82,6 +84,12 @@ def test_the_contract_says_everything(make_small, tmp_path):
     assert read.versions["sentence-transformers"].startswith("6.")
     assert read.weights_sha256 == hash_weights(tmp_path / "out")
     assert len(read.weights_sha256) == 64
+    assert {"modules.json", "config.json", "config_sentence_transformers.json", "1_Pooling/config.json", "tokenizer.json"} <= set(
+        read.files_sha256
+    )
+    assert read.files_sha256["modules.json"] == hashlib.sha256((tmp_path / "out" / "modules.json").read_bytes()).hexdigest()
+    assert not {"normwise.json", "README.md", "model.safetensors"} & set(read.files_sha256)
+    assert read.contract_sha256 == hash_contract(json.loads((tmp_path / "out" / "normwise.json").read_text()))
     norms = np.linalg.norm(probe_vectors(st).astype(float), axis=1)
     assert read.norms is not None
     assert read.norms.of == "the probe texts"

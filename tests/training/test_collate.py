@@ -76,3 +76,9 @@ def test_corrected_negatives_carry_log_popularity(pairs):
 
 def test_no_popularity_without_correction(pairs):
     assert "log_g" not in collate(pairs, [0, 1])[0]["label"]
+
+
+def test_candidates_that_are_never_drawn_need_no_smoothing(pairs):
+    rare = pairs.subset(np.array([1, 1, 4]))
+    batch, _ = collate(rare, [0, 2], negatives={"source": "corrected"})
+    np.testing.assert_allclose(batch["label"]["log_g"].numpy(), np.log([2 / 3, 1 / 3]), rtol=1e-6)

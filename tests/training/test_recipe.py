@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import PaceConfig
+from normwise.core.config import PaceConfig, StageConfig
 from normwise.core.errors import WorkError
 from normwise.models.loading import load_base
+from normwise.models.saving import save_plain
 from normwise.training import recipe as recipe_module
-from normwise.training.recipe import Recipe
+from normwise.training.recipe import Recipe, confidence_temperature
+from normwise.training.trainer import complete_checkpoints
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +51,12 @@ def recipe_of(config, pairs, plan, work, lines=None):
         dev_cosine=lambda model: (embed(model, pairs.queries[:8], None) ** 2).sum(axis=1),
         log=(lines if lines is not None else []).append,
     )
+
+
+def product_of(node):
+    """Mean query norm times mean candidate norm at the switch, as the gate saw them."""
+    figures = next(gate for gate in node.result.gates if gate.name == "logits_matched").figures
+    return figures["query_norm_mean"] * figures["candidate_norm_mean"]
 
 
 @pytest.fixture
@@ -108,7 +116,12 @@ def test_a_kill_between_the_stages_costs_only_the_second(base_folder, pairs, pla
 def test_the_stage_can_start_from_an_earlier_checkpoint(base_folder, pairs, plan, tmp_path):
     config = config_of(base_folder, {"early": [ANGULAR, {**RADIAL, "start_step": 2}]})
     nodes = recipe_of(config, pairs, plan, tmp_path).arm(config.arms["early"])
+    start = json.loads((nodes[0].folder / "start-2.json").read_text())["temperature"]
+    assert start == 0.1
+    assert nodes[1].result.temperature == pytest.approx(start * product_of(nodes[1]), rel=1e-6)
     early = embed(SentenceTransformer(str(nodes[0].folder / "model-2")), pairs.queries, None)
+    gate = next(gate for gate in nodes[1].result.gates if gate.name == "angular_quality")
+    assert gate.figures["after"] == pytest.approx(float((early[:8] ** 2).sum(axis=1).mean()), rel=1e-5)
     late = embed(SentenceTransformer(str(nodes[0].model)), pairs.queries, None)
     base = embed(SentenceTransformer(str(base_folder)), pairs.queries, None)
     assert np.abs(early - base).max() > 1e-3
@@ -128,6 +141,41 @@ def test_a_merge_that_does_not_match_stops_the_run_and_leaves_no_model(base_fold
         recipe_of(config, pairs, plan, tmp_path).arm(config.arms["pace"])
     assert [path.parent.name.split("-")[0] for path in tmp_path.rglob("modules.json")] == ["model"]
     assert list(tmp_path.glob("seed0-angular-*/stage.json")) == []
+
+
+def test_a_failed_merge_can_be_resumed_from_its_checkpoint(base_folder, pairs, plan, tmp_path, counted, monkeypatch):
+    config = config_of(base_folder, {"pace": [{**ANGULAR, "checkpoint_every": 2}]}, merge_tolerance=1e-30)
+    with pytest.raises(WorkError, match="raise merge_tolerance"):
+        recipe_of(config, pairs, plan, tmp_path).arm(config.arms["pace"])
+    folder = next(tmp_path.glob("seed0-angular-*")) / "checkpoints"
+    assert sorted(complete_checkpoints(folder)) == [2, 4]
+    mended = config_of(base_folder, {"pace": [{**ANGULAR, "checkpoint_every": 2}]}, merge_tolerance=1e-4)
+    nodes = recipe_of(mended, pairs, plan, tmp_path).arm(mended.arms["pace"])
+    assert len(nodes[0].result.curve) == 4
+    assert not folder.exists() or complete_checkpoints(folder) == {}
+
+
+def test_focal_confidence_takes_the_temperature_of_its_own_arm():
+    first = StageConfig(name="a", temperature=0.02)
+    arm = (StageConfig(name="b", temperature=0.5), StageConfig(name="c", similarity="dot", temperature="match"))
+    assert confidence_temperature((first,)) == 0.02
+    assert confidence_temperature(arm) == 0.5
+    assert confidence_temperature(arm[1:]) is None
+
+
+def test_half_an_export_does_not_load(base_folder, tmp_path, monkeypatch):
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    def killed(self, *args, **kwargs):
+        raise KeyboardInterrupt
+
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    monkeypatch.setattr(Pooling, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        save_plain(model, tmp_path)
+    assert (tmp_path / "model.safetensors").is_file()
+    with pytest.raises(ValueError, match="Expecting value"):
+        SentenceTransformer(str(tmp_path), local_files_only=True)
 
 
 def test_what_decides_the_weights_decides_the_key(base_folder, pairs, plan, tmp_path):

@@ -12,8 +12,9 @@ from transformers import TrainerCallback
 
 from normwise.core.config import StageConfig
 from normwise.core.errors import InputError, WorkError
-from normwise.training.observers import CheckpointMark, MovementGuard
-from normwise.training.stage import StageRun, train_stage
+from normwise.models.lora import merge_lora
+from normwise.training.observers import CheckpointMark
+from normwise.training.stage import StageRun, _save_interval, train_stage
 from normwise.training.trackers import check_trackers
 from normwise.training.trainer import StageTrainer, complete_checkpoints, load_checkpoint
 
@@ -115,20 +116,57 @@ def test_learnable_temperature_moves_and_leaves_the_model(base_folder, pairs, pl
     assert [name for name, _ in model.named_parameters() if "temperature" in name] == []
 
 
-def test_a_tensor_that_does_not_move_is_named(base_folder, pairs, plan, tmp_path, monkeypatch):
+def test_a_tensor_that_no_gradient_reaches_is_named(base_folder, pairs, plan, tmp_path):
     model = SentenceTransformer(str(base_folder), local_files_only=True)
     idle = "0.model.embeddings.token_type_embeddings.weight"
-    original = MovementGuard.on_step_end
-
-    def put_back(self, args, state, control, **kwargs):
-        with torch.no_grad():
-            model.get_parameter(idle).copy_(start)
-        original(self, args, state, control, **kwargs)
-
-    start = model.get_parameter(idle).detach().clone()
-    monkeypatch.setattr(MovementGuard, "on_step_end", put_back)
-    with pytest.raises(WorkError, match="1 trainable tensors have not moved after step 3: .*token_type_embeddings"):
+    model.get_parameter(idle).register_hook(torch.zeros_like)
+    with pytest.raises(WorkError, match="1 trainable tensors have not moved after step 3: .*token_type_embeddings.* no gradient reaches"):
         train_stage(model, stage(), run_of(pairs, plan), tmp_path / "c")
+
+
+def test_a_tensor_that_the_optimizer_leaves_out_is_named(base_folder, pairs, plan, tmp_path, monkeypatch):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    left_out = model.get_parameter("0.model.embeddings.LayerNorm.weight")
+    original = StageTrainer.get_optimizer_cls_and_kwargs
+
+    def forgetful(self, args, model=None):
+        kind, options = original(self, args, model)
+        for group in options["optimizer_dict"]:
+            group["params"] = [parameter for parameter in group["params"] if parameter is not left_out]
+        return kind, options
+
+    monkeypatch.setattr(StageTrainer, "get_optimizer_cls_and_kwargs", forgetful)
+    with pytest.raises(WorkError, match="leaves 1 trainable tensors out: .*LayerNorm.weight"):
+        train_stage(model, stage(), run_of(pairs, plan), tmp_path / "c")
+
+
+def test_warm_up_steps_below_the_rounding_of_weights_are_no_error(base_folder, pairs, plan, tmp_path):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    result = train_stage(model, stage(learning_rate=2e-8, warmup_ratio=0.5, steps=4), run_of(pairs, plan), tmp_path / "c")
+    assert len(result.curve) == 4
+
+
+def test_half_precision_ends_with_the_stage(base_folder, pairs, plan, tmp_path):
+    model = SentenceTransformer(str(base_folder), local_files_only=True)
+    train_stage(model, stage(steps=2, **STAGES["lora"]), run_of(pairs, plan, precision="bf16"), tmp_path / "c")
+    gate = merge_lora(model, ["one text", "another"], tolerance=1e-5)
+    assert gate.passed
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked", "keep", "expected"),
+    [
+        (76, None, (), 50),
+        (40, None, (), None),
+        (7847, None, (), 500),
+        (400, None, (), 100),
+        (7847, None, (2000,), 500),
+        (6, 2, (), 2),
+        (6, None, (4,), 2),
+    ],
+)
+def test_checkpoints_are_spaced_by_the_length_of_the_stage(steps, asked, keep, expected):
+    assert _save_interval(stage(steps=steps, checkpoint_every=asked), keep) == expected
 
 
 def test_an_infinite_loss_is_caught_before_the_weights_move(base_folder, pairs, plan, tmp_path):

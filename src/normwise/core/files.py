@@ -21,6 +21,10 @@ _IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
+# As tempfile names them for the writers of this module: .NAME.xxxxxxxx and .NAME.old.xxxxxxxx
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
+
+
 def refusal(error: OSError) -> str:
     """Say in words what the system refused, and the next step that fits.
 
@@ -179,6 +183,16 @@ def _open_to_others(folder: Path) -> None:
             os.chmod(path, (0o777 if path.is_dir() else 0o666) & ~mask)
 
 
+def _sweep(folder: Path) -> None:
+    """Delete what killed writers left under their temporary names, here and in the folders below."""
+    for path in list(folder.rglob(".*")):
+        if _TEMPORARY.fullmatch(path.name):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
 class RunFolder:
     """A run's folder: new, resumable or complete, never half a model that loads.
 
@@ -246,6 +260,7 @@ class RunFolder:
             except OSError as error:
                 raise InputError(f"the old run in {self.path} cannot be deleted: {refusal(error)}") from error
             self._replaces = False
+        _sweep(self.path)
 
     @property
     def complete(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, ValidationError
 
@@ -36,8 +36,29 @@ Prose = Annotated[str, AfterValidator(_check_prose)]
 Text = Annotated[Prose, AfterValidator(_check_text)]
 
 
-class StrictConfig(BaseModel):
-    """A frozen config value that refuses unknown keys."""
+if TYPE_CHECKING:  # a type checker would take our __call__ for the signature of every config class
+    from pydantic._internal._model_construction import ModelMetaclass as _Told
+else:
+
+    class _Told(type(BaseModel)):
+        """Tells the mistakes of a direct construction as `StrictConfig.read` does.
+
+        Validation builds inner values without this call, so that it keeps its own errors and their places.
+        """
+
+        def __call__(cls, *args: Any, **values: Any) -> Any:
+            try:
+                return super().__call__(*args, **values)
+            except ValidationError as error:
+                raise _told(cls, error, source=cls.__name__) from None
+
+
+class StrictConfig(BaseModel, metaclass=_Told):
+    """A frozen config value that refuses unknown keys.
+
+    Raises:
+        InputError: at construction, lists every bad key, with near names for unknown ones.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -55,7 +76,11 @@ class StrictConfig(BaseModel):
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
-            raise InputError(f"{source}: " + "; ".join(_explain(cls, problem) for problem in _causes(error.errors()))) from None
+            raise _told(cls, error, source=source) from None
+
+
+def _told(model: Any, error: ValidationError, *, source: str) -> InputError:
+    return InputError(f"{source}: " + "; ".join(_explain(model, problem) for problem in _causes(error.errors())))
 
 
 def _causes(problems: Sequence[Any]) -> list[Any]:

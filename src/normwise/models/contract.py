@@ -14,10 +14,12 @@ from normwise.core.config import LoraConfig
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.similarity import Similarity
-from normwise.models.loading import base_notes, base_source
+from normwise.models.origin import base_notes, base_source
 from normwise.models.structure import count_layers, pooling_name
 
 _PACKAGES = ("normwise", "torch", "transformers", "sentence-transformers", "peft", "numpy")
+# The most that other hardware may round away, whatever a contract says: beyond it the model is another one.
+_LARGEST_TOLERANCE = 1e-2
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
 
 
@@ -35,7 +37,8 @@ class Contract(Record):
     """Everything that decides what a vector of this encoder means.
 
     `similarity` is how it is to be scored; `plain_similarity` how plain sentence-transformers scores it, which ranks
-    candidates the same way (a query's own norm never changes its ranking).
+    candidates the same way (a query's own norm never changes its ranking). The hashes are those of the weight files, of
+    each other file that decides the vectors, and of this contract itself; a format before them has them empty.
     """
 
     format: int = 1
@@ -54,9 +57,11 @@ class Contract(Record):
     lora: Mapping[str, Any] | None = None
     norm_freedom: str | None = None
     norms: NormDistribution | None = None
-    probe_tolerance: float = Field(default=1e-3, gt=0)
+    probe_tolerance: float = Field(default=1e-3, gt=0, le=_LARGEST_TOLERANCE)
     versions: Mapping[str, str] = Field(default_factory=dict)
     weights_sha256: str = ""
+    files_sha256: Mapping[str, str] = Field(default_factory=dict)
+    contract_sha256: str = ""
 
     @property
     def scoring_words(self) -> str:

@@ -13,15 +13,14 @@ from typing import Any, Literal, final
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import load_file_path
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.models.arrays import ArrayWriter
 from normwise.models.contract import Contract, describe_encoder
-from normwise.models.loading import Loaded, load_plain
-from normwise.models.probe import compare, probe_vectors
-from normwise.models.saving import CONTRACT_FILE, PROBE_FILE, hash_weights, read_contract, read_probe, save_encoder
+from normwise.models.loading import load_plain
+from normwise.models.saving import save_encoder
+from normwise.models.seal import check_unchanged
 from normwise.models.structure import strip_normalize
 from normwise.theory.directions import normalize
 
@@ -39,7 +38,7 @@ class Encoder:
         contract: what is known about it.
 
     Raises:
-        InputError: the similarity contradicts the contract, or the model's own is none of the four.
+        InputError: similarity or dimensions contradict the contract, or the model's own similarity is none of the four.
     """
 
     def __init__(
@@ -54,6 +53,9 @@ class Encoder:
         chosen = None if similarity is None else parse_similarity(similarity)
         if contract is not None and chosen not in (None, contract.similarity):
             raise InputError(f"similarity {chosen} contradicts the model's contract, which says {contract.similarity.value}: leave it out")
+        width = model.get_embedding_dimension()
+        if contract is not None and contract.dimensions != width:
+            raise InputError(f"the contract says {contract.dimensions} dimensions, but the model has {width}: leave contract out")
         self.model = model
         self.name = name
         self.similarity = chosen or (contract.similarity if contract is not None else _own_similarity(model, normalized=normalized))
@@ -63,22 +65,21 @@ class Encoder:
     def load(cls, path_or_id: str | Path, *, device: str | None = None) -> Encoder:
         """Open an encoder from a folder or the hub.
 
-        A model that normwise saved is compared with its stored probe vectors first. Any other sentence-transformers
-        model works too; norms are then those before its `Normalize` module, and a warning says so.
+        A model that normwise saved is compared with its stored hashes and probe vectors first. Any other
+        sentence-transformers model works too; norms are then those before its `Normalize` module, and a warning says so.
 
         Args:
             path_or_id: the folder or hub id.
             device: None chooses.
 
         Raises:
-            InputError: not found, or no text encoder.
-            WorkError: the model is not the one that was saved: it answers the probe texts differently.
+            InputError: not found, no text encoder, or changed since normwise saved it.
+            WorkError: the files are those that were saved, but the model answers the probe texts differently here.
         """
         name = str(path_or_id)
         loaded = load_plain(name, device=device)
-        contract = _stored_contract(loaded)
+        contract = check_unchanged(name, loaded.target, loaded.model, revision=None, normalized=loaded.normalized)
         if contract is not None:
-            _check_unchanged(name, loaded, contract)
             return cls(loaded.model, name=name, contract=contract)
         for note in loaded.notes:
             warnings.warn(f"{name}: {note}", UserWarning, stacklevel=2)
@@ -233,31 +234,3 @@ def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     stream = iter(texts)
     while chunk := list(islice(stream, size)):
         yield chunk
-
-
-def _stored_contract(loaded: Loaded) -> Contract | None:
-    path = load_file_path(loaded.target, CONTRACT_FILE, revision=None)
-    return None if path is None else read_contract(Path(path))
-
-
-def _check_unchanged(name: str, loaded: Loaded, contract: Contract) -> None:
-    model = loaded.model
-    advice = "restore the saved folder, or delete its normwise.json to use the changed model without a contract"
-    path = load_file_path(loaded.target, PROBE_FILE, revision=None)
-    if path is None:
-        raise WorkError(f"{name}: {PROBE_FILE} is missing, so the model cannot be checked: {advice}")
-    result = compare(probe_vectors(model), read_probe(Path(path)), tolerance=contract.probe_tolerance)
-    if not result.same:
-        raise WorkError(
-            f"{name}: this is not the model that was saved: it answers the probe texts with vectors that differ by up to "
-            f"{result.largest_difference:.3g}, norms by up to {result.largest_norm_difference:.3g} (allowed {result.allowed:.3g}); {advice}"
-        )
-    now = (model.similarity_fn_name, model.prompts.get("query") or "", model.prompts.get("document") or "", model.max_seq_length)
-    then = (contract.plain_similarity.value, contract.query_prompt, contract.candidate_prompt, contract.max_tokens)
-    if now != then:
-        raise WorkError(f"{name}: its similarity, prompts or token limit are {now}, but it was saved with {then}: {advice}")
-    folder = Path(loaded.target)
-    if folder.is_dir() and hash_weights(folder) != contract.weights_sha256:
-        warnings.warn(
-            f"{name}: the weight files were written again since the model was saved, but it answers the same", UserWarning, stacklevel=3
-        )

@@ -21,6 +21,10 @@ from normwise.core.config import ModelConfig, RadialHeadConfig
 from normwise.core.errors import InputError, NormwiseError
 from normwise.core.files import read_json
 from normwise.data.opening import kind_of, reading, user_path
+from normwise.models.origin import base_notes as base_notes
+from normwise.models.origin import base_source as base_source
+from normwise.models.origin import remember
+from normwise.models.seal import check_unchanged
 from normwise.models.structure import backbone, cut_layers, has_normalize, strip_normalize
 from normwise.models.weights import checked_weights
 
@@ -65,9 +69,11 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
 
     Raises:
         InputError: not found, without weights, weights that do not fit, not for text, more layers or tokens than there
-            are, or a head that would not free the norm.
+            are, a head that would not free the norm, or a model that normwise saved and that was changed since.
+        WorkError: such a model answers differently here.
     """
     loaded = load_plain(config.name, revision=config.revision, device=device)
+    check_unchanged(config.name, loaded.target, loaded.model, revision=config.revision, normalized=loaded.normalized)
     st, notes = loaded.model, list(loaded.notes)
     if _is_adapter(st):
         raise InputError(f"model {config.name!r} is a base model with an adapter on top: merge the adapter and save the whole model first")
@@ -86,20 +92,10 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
         notes.append(f"radial head: a Dense projection to {config.head.dimensions} dimensions")
     # The library's card shows training texts unless told otherwise.
     st.model_card_data.generate_widget_examples = False
-    _remember(st, tuple(notes), loaded)
+    remember(st, tuple(notes), source=loaded.source, revision=loaded.revision)
     for note in notes:
         logger.info("%s: %s", config.name, note)
     return st
-
-
-def base_notes(st: SentenceTransformer) -> tuple[str, ...]:
-    """What `load_base` did to the encoder, in words."""
-    return getattr(st, "normwise_notes", ())
-
-
-def base_source(st: SentenceTransformer) -> tuple[str, str | None]:
-    """The name and the revision that `load_base` resolved; ("unknown", None) for a model it did not open."""
-    return getattr(st, "normwise_source", ("unknown", None))
 
 
 def load_plain(name: str, *, revision: str | None = None, device: str | None = None) -> Loaded:
@@ -255,8 +251,3 @@ def add_radial_head(st: SentenceTransformer, config: RadialHeadConfig, *, seed: 
         weight = nn.init.orthogonal_(torch.empty(config.dimensions, width))
         head = Dense(width, config.dimensions, bias=False, activation_function=nn.Identity(), init_weight=weight)
     st.append(head.to(device=st.device, dtype=next(st.parameters()).dtype))
-
-
-def _remember(st: Any, notes: tuple[str, ...], loaded: Loaded) -> None:
-    st.normwise_notes = notes
-    st.normwise_source = (loaded.source, loaded.revision)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError, WorkError
-from normwise.core.files import read_json, whole_folder, write_json, write_text
+from normwise.core.files import whole_folder, write_json, write_text
 from normwise.core.similarity import Similarity
 from normwise.models.contract import Contract, norm_distribution
 from normwise.models.loading import load_plain
-from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
+from normwise.models.probe import compare, probe_vectors
+from normwise.models.seal import CARD_FILE, CONTRACT_FILE, PROBE_FILE, hash_texts, seal
 from normwise.models.structure import ends_in_normalize
 from normwise.models.weights import quiet_bars
 
-CONTRACT_FILE, PROBE_FILE = "normwise.json", "probe.safetensors"
 RELOAD_TOLERANCE = 1e-5
 
 
@@ -37,7 +37,7 @@ def save_encoder(st: SentenceTransformer, out: Path | str, *, contract: Contract
         overwrite: replace a folder that is there.
 
     Returns:
-        The contract as written, with the weights' hash and norms filled in.
+        The contract as written, with norms and the hashes of the files filled in.
 
     Raises:
         InputError: `out` exists, or the encoder cannot be loaded by plain sentence-transformers.
@@ -53,13 +53,29 @@ def save_encoder(st: SentenceTransformer, out: Path | str, *, contract: Contract
         contract = contract.model_copy(update={"norms": norms})
     with whole_folder(out, overwrite=overwrite) as work:
         with quiet_bars():
-            _plain_copy(st, contract).save(str(work), create_model_card=False)
-        contract = contract.model_copy(update={"weights_sha256": hash_weights(work)})
-        write_json(work / CONTRACT_FILE, contract.model_dump(mode="json"))
+            save_plain(_plain_copy(st, contract), work)
         save_file({"vectors": vectors}, str(work / PROBE_FILE), metadata={"texts": hash_texts()})
-        write_text(work / "README.md", card_text)
+        contract = seal(contract, work)
+        write_json(work / CONTRACT_FILE, contract.model_dump(mode="json"))
+        write_text(work / CARD_FILE, card_text)
         _check_reload(work, st, vectors, contract)
     return contract
+
+
+def save_plain(st: SentenceTransformer, folder: Path) -> None:
+    """Write the library's own files of an encoder into a folder that loads only when all of them are there.
+
+    The list of modules stands there broken until the library writes it, after the weights: without it, a folder with
+    half of the modules would load with a pooling of the library's choice.
+
+    Raises:
+        WorkError: the disk refused.
+    """
+    write_text(folder / "modules.json", "unfinished\n")
+    try:
+        st.save(str(folder), create_model_card=False)
+    except SafetensorError as error:
+        raise WorkError(f"could not write the weights to {folder}: {error}; free space, then go on with --resume") from error
 
 
 def _check_saveable(st: SentenceTransformer) -> None:
@@ -103,47 +119,3 @@ def _check_reload(folder: Path, st: SentenceTransformer, vectors: np.ndarray, co
             f"the saved model, loaded afresh, answers differently: largest difference {result.largest_difference:.3g}, of norms "
             f"{result.largest_norm_difference:.3g}, allowed {result.allowed:.3g}. Nothing was saved"
         )
-
-
-def hash_weights(folder: Path) -> str:
-    """SHA-256 over all weight files of a model folder, names included, in the order of their names."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.safetensors")):
-        if path.name == PROBE_FILE:
-            continue
-        digest.update(path.relative_to(folder).as_posix().encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-def hash_texts() -> str:
-    """SHA-256 of the probe texts, which decides whether stored probe vectors can be compared."""
-    return hashlib.sha256("\x00".join(PROBE_TEXTS).encode()).hexdigest()
-
-
-def read_contract(path: Path) -> Contract:
-    """Read a `normwise.json`.
-
-    Raises:
-        InputError: it is not a contract of ours.
-    """
-    values = read_json(path)
-    try:
-        return Contract.model_validate(values)
-    except ValueError as error:
-        raise InputError(
-            f"{path} is not a contract that this version of normwise reads: {str(error).splitlines()[0]}; update normwise"
-        ) from error
-
-
-def read_probe(path: Path) -> np.ndarray:
-    """Read stored probe vectors.
-
-    Raises:
-        InputError: the file is damaged.
-    """
-    try:
-        return load_file(str(path))["vectors"]
-    except Exception as error:
-        raise InputError(f"{path} holds no probe vectors ({error}): copy the folder again") from error

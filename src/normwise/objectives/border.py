@@ -6,7 +6,7 @@ import math
 import warnings
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from normwise.core.config import FocalConfig, NegativeSource, TemperatureConfig, Weighting
 from normwise.core.errors import InputError, near_names
@@ -110,13 +110,48 @@ def refuse_non_finite(batch: Columns) -> None:
         raise InputError(f"log_g, column {column}: a finite number was expected, got {float(batch.log_g[column])}: smooth the counts")
 
 
+def has_negatives(direction: Direction) -> bool:
+    """Whether any query of the batch has a negative; without one the loss is 0 whatever the model does."""
+    columns = direction.excluded.shape[1]
+    return columns > 1 and bool((direction.excluded.sum(dim=1) < columns - 1).any())
+
+
 def refuse_no_negatives(direction: Direction) -> None:
-    """A batch in which no query has a negative has loss 0 whatever the model does."""
-    rows, columns = direction.excluded.shape
-    if columns > 1 and bool((direction.excluded.sum(dim=1) < columns - 1).any()):
-        return
-    why = "there is nothing but the positive" if columns <= 1 else "every other candidate equals the positive"
+    """A first batch in which no query has a negative: the ones to come will be no better."""
     raise InputError(
-        f"zero negatives in a batch of {rows} with {columns} candidates: {why}, so the loss is 0 whatever the model does; "
+        f"{_without_negatives(direction)}, so the loss is 0 whatever the model does; "
         "use larger or mixed batches, hard negatives, or dataloader_drop_last=True"
+    )
+
+
+def warn_of_no_negatives(direction: Direction, *, training: bool) -> None:
+    """A later batch without negatives, such as the one row that is left at the end of an epoch."""
+    warnings.warn(
+        f"{_without_negatives(direction)}: this batch is left out (loss 0, no gradient; a 0 in the mean loss of "
+        f"{'training' if training else 'evaluation'}), and so are all like it; dataloader_drop_last=True leaves out the rest of an epoch",
+        stacklevel=4,
+    )
+
+
+def _without_negatives(direction: Direction) -> str:
+    rows, columns = direction.excluded.shape
+    why = "there is nothing but the positive" if columns <= 1 else "every other candidate equals the positive"
+    return f"zero negatives in a batch of {rows} with {columns} candidates: {why}"
+
+
+def refuse_overflow(direction: Direction, logits: Tensor, loss: Tensor, *, similarity: Similarity, temperature: Tensor) -> None:
+    """Finite vectors whose scores, logits or loss are beyond the largest float: the gradient would be NaN."""
+    finite = torch.isfinite(logits.detach())
+    rows = finite.all(dim=1) & torch.isfinite(loss.detach())
+    if bool(rows.all()):
+        return
+    row = int((~rows).nonzero()[0])
+    wrong = (~finite[row]).nonzero()
+    column = int(wrong[0]) if len(wrong) else int(logits[row].detach().abs().argmax())
+    asks, answers = ("candidate", "query") if direction.reverse else ("query", "candidate")
+    sizes = [float(norms(side.detach()[at : at + 1])) for side, at in ((direction.rows, row), (direction.columns, column))]
+    raise InputError(
+        f"{asks} row {row} (norm {sizes[0]:.3g}) with {answers} column {column} (norm {sizes[1]:.3g}): a finite logit was expected, but "
+        f"similarity {similarity.value} divided by temperature {float(temperature):g} overflows {str(logits.dtype).removeprefix('torch.')}: "
+        "the norms diverged or were never in range; lower the learning rate, raise the temperature, or use similarity cosine"
     )

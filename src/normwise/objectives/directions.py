@@ -24,6 +24,7 @@ class Direction:
         excluded: (B, N) True where a column is no candidate of a row: duplicates, and other queries' columns under uniform negatives.
         n_duplicates: () entries left out as duplicates alone.
         log_g: (N,) log sampling probability of each column, or None.
+        reverse: whether the rows are candidates and the columns queries; then the scores are the transposed ones.
     """
 
     rows: Float[Tensor, "B D"]
@@ -32,6 +33,7 @@ class Direction:
     excluded: Bool[Tensor, "B N"]
     n_duplicates: Int[Tensor, ""]
     log_g: Float[Tensor, " N"] | None = None
+    reverse: bool = False
 
 
 def forward_direction(batch: Columns, *, gather: bool, own_only: bool) -> Direction:
@@ -81,6 +83,7 @@ def backward_direction(batch: Columns, *, gather: bool) -> Direction:
         positive=row,
         excluded=excluded,
         n_duplicates=excluded.sum(),
+        reverse=True,
     )
 
 

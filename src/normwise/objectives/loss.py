@@ -15,20 +15,23 @@ from normwise.core.shapes import Float, Int
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.objectives.bigbatch import rank, world_size
 from normwise.objectives.border import (
+    has_negatives,
     parse_negatives,
     read_temperature,
     refuse_missing_confidence,
     refuse_no_negatives,
     refuse_non_finite,
     refuse_normalized,
+    refuse_overflow,
     refuse_wrong_source,
+    warn_of_no_negatives,
     warn_of_unit_norms,
 )
 from normwise.objectives.columns import Columns, embed_columns
 from normwise.objectives.directions import Direction, backward_direction, forward_direction
 from normwise.objectives.focal import QueryWeights, query_weights, unit_mean_weights, weighted_mean
 from normwise.objectives.infonce import InfoNCE, correct_sampling, dcl, infonce
-from normwise.objectives.scores import normalize, norms, score_matrix, without_autocast
+from normwise.objectives.scores import normalize, norms, score_matrix, transposed, without_autocast
 from normwise.objectives.temperature import build_temperature
 
 _LOSSES = {"infonce": infonce, "dcl": dcl}
@@ -109,7 +112,8 @@ class FocalEmbeddingLoss(nn.Module):
 
     Raises:
         InputError: settings that contradict each other, a model that ends in `Normalize` under a similarity that needs
-            norms; at a batch: no negative at all, embeddings that are not finite, columns that do not fit.
+            norms; at a batch: no negative at all in the first batch of training or of evaluation (a later one gets loss 0
+            and one warning), embeddings or logits that are not finite, columns that do not fit.
 
     Reference:
         PACE (arXiv 2609.15152), focal embedding loss. Duplicates, the fallback for tau_w, DCL, the symmetric form and
@@ -154,6 +158,8 @@ class FocalEmbeddingLoss(nn.Module):
         self.last: LossObservation | None = None
         self.temperature = build_temperature(model, config)
         self._looked_at_norms = False
+        self._seen_with_negatives: set[bool] = set()
+        self._warned_of_no_negatives = False
 
     @property
     def confidence_temperature(self) -> float | None:
@@ -179,7 +185,7 @@ class FocalEmbeddingLoss(nn.Module):
         self._check_batch(batch)
         with without_autocast(batch.queries):
             directions = [forward_direction(batch, gather=self.gather_across_devices, own_only=self.negatives is NegativeSource.UNIFORM)]
-            refuse_no_negatives(directions[0])
+            self._check_negatives(directions[0])
             if self.symmetric:
                 directions.append(backward_direction(batch, gather=self.gather_across_devices))
             solved = [self._solve(direction) for direction in directions]
@@ -187,11 +193,13 @@ class FocalEmbeddingLoss(nn.Module):
             return torch.stack([weighted_mean(result.loss, weights.weights) for result, weights in solved]).mean()
 
     def _solve(self, direction: Direction) -> tuple[InfoNCE, QueryWeights]:
-        scores = score_matrix(direction.rows, direction.columns, self.similarity)
+        similarity = transposed(self.similarity) if direction.reverse else self.similarity
+        scores = score_matrix(direction.rows, direction.columns, similarity)
         logits = self.temperature.divide(scores)
         if direction.log_g is not None:
             logits = correct_sampling(logits, direction.log_g)
         result = _LOSSES[self.loss](logits, direction.positive, excluded=direction.excluded)
+        refuse_overflow(direction, logits, result.loss, similarity=self.similarity, temperature=self.temperature.current())
         if self.focal is None:
             return result, unit_mean_weights(torch.zeros_like(result.loss))
         with torch.no_grad():
@@ -221,6 +229,16 @@ class FocalEmbeddingLoss(nn.Module):
         if not self._looked_at_norms:
             self._looked_at_norms = True
             warn_of_unit_norms(batch, self.similarity)
+
+    def _check_negatives(self, direction: Direction) -> None:
+        training = self.model.training
+        if has_negatives(direction):
+            self._seen_with_negatives.add(training)
+        elif training not in self._seen_with_negatives:
+            refuse_no_negatives(direction)
+        elif not self._warned_of_no_negatives:
+            self._warned_of_no_negatives = True
+            warn_of_no_negatives(direction, training=training)
 
     @torch.no_grad()
     def _observe(self, batch: Columns, directions: list[Direction], solved: list[tuple[InfoNCE, QueryWeights]]) -> LossObservation:

@@ -110,3 +110,15 @@ def score_matrix(queries: Float[Tensor, "B D"], candidates: Float[Tensor, "N D"]
         right = normalize(candidates) if similarity.normalizes_candidate else full_precision(candidates)
         dtype = torch.promote_types(left.dtype, right.dtype)
         return left.to(dtype) @ right.to(dtype).T
+
+
+def transposed(similarity: Similarity) -> Similarity:
+    """The similarity whose scores of (c, q) are those of `similarity` for (q, c): the normalized side changes places.
+
+    Example:
+        >>> transposed(Similarity.QUERY_NORMALIZED), transposed(Similarity.DOT)
+        (<Similarity.CANDIDATE_NORMALIZED: 'candidate_normalized'>, <Similarity.DOT: 'dot'>)
+    """
+    if similarity.normalizes_query == similarity.normalizes_candidate:
+        return similarity
+    return Similarity.CANDIDATE_NORMALIZED if similarity.normalizes_query else Similarity.QUERY_NORMALIZED

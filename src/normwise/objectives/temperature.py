@@ -12,6 +12,7 @@ from normwise.core.config import TemperatureConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.core.shapes import Float
 from normwise.core.similarity import Similarity
+from normwise.objectives.carried import carry, look_again, restore
 from normwise.objectives.scores import full_precision, without_autocast
 
 # The scale's logarithm is added to the log scores, hence a bias; and the name has to hold "bias": transformers' Trainer
@@ -69,7 +70,8 @@ class LearnableTemperature(nn.Module):
 
     The parameter b lives **on the wrapped model** (as `temperature_bias`): there the trainer zeroes its gradient, the
     optimizer takes it once and without weight decay, and DDP keeps it equal between processes. It never reaches the
-    model's `state_dict` nor its folder; checkpoints carry it through `temperature_state` and `load_temperature_state`.
+    model's `state_dict` nor its folder. Checkpoints carry it in the optimizer's state, from where it comes back before the
+    first batch after a resume (`carried`), or through `temperature_state` and `load_temperature_state`.
     b is pulled back onto the bounds before each use, so that it cannot get stuck outside of them.
 
     Args:
@@ -88,6 +90,7 @@ class LearnableTemperature(nn.Module):
         start = torch.tensor(-math.log(config.value), dtype=torch.float32, device=None if anchor is None else anchor.device)
         parameter = nn.Parameter(start)
         _attach(model, parameter)
+        carry(parameter)
         # In a tuple, so that neither is registered here: the parameter would be counted twice.
         self._held = (model, parameter)
 
@@ -112,6 +115,7 @@ class LearnableTemperature(nn.Module):
     def divide(self, scores: Tensor) -> Tensor:
         """Logits s / tau at full precision, with the gradient of b."""
         parameter = self.parameter
+        restore(parameter)
         with without_autocast(scores):
             if torch.is_grad_enabled() and parameter.requires_grad:
                 with torch.no_grad():
@@ -134,7 +138,7 @@ def _attach(model: nn.Module, parameter: nn.Parameter) -> None:
     if not fresh:
         return
     model.register_state_dict_post_hook(_leave_out_of_state)
-    model.register_load_state_dict_post_hook(_not_missing)
+    model.register_load_state_dict_post_hook(_after_load)
     model.register_forward_hook(_show_to_ddp)
 
 
@@ -142,10 +146,13 @@ def _leave_out_of_state(module: nn.Module, state: dict[str, Any], prefix: str, m
     state.pop(prefix + PARAMETER, None)
 
 
-def _not_missing(module: nn.Module, incompatible_keys: Any) -> None:
+def _after_load(module: nn.Module, incompatible_keys: Any) -> None:
     # The trainer loads checkpoints and best models strictly, from folders that rightly lack this parameter.
     missing = incompatible_keys.missing_keys
     missing[:] = [key for key in missing if key != PARAMETER and not key.endswith("." + PARAMETER)]
+    parameter = module._parameters.get(PARAMETER)
+    if parameter is not None:
+        look_again(parameter)
 
 
 def _show_to_ddp(module: nn.Module, arguments: Any, output: Any) -> Any:
@@ -170,7 +177,7 @@ def remove_learnable_temperature(model: nn.Module) -> bool:
         return False
     del model._parameters[PARAMETER]
     for hooks in (model._state_dict_hooks, model._load_state_dict_post_hooks, model._forward_hooks):
-        for key in [key for key, hook in hooks.items() if hook in (_leave_out_of_state, _not_missing, _show_to_ddp)]:
+        for key in [key for key, hook in hooks.items() if hook in (_leave_out_of_state, _after_load, _show_to_ddp)]:
             del hooks[key]
     return True
 
@@ -226,6 +233,7 @@ def load_temperature_state(loss: Any, state: dict[str, Any]) -> None:
     if temperature.mode == "learnable":
         with torch.no_grad():
             temperature.parameter.fill_(state["bias"])
+        look_again(temperature.parameter, given=True)
     loss.draws = int(state["draws"])
 
 

@@ -52,8 +52,7 @@ class PairCollator:
         self._seed = seed
         self._log_g: np.ndarray | None = None
         if stage.negatives.source is NegativeSource.CORRECTED:
-            counts = np.bincount(pairs.positives, minlength=len(pairs.corpus.texts)).astype(np.float64)
-            self._log_g = log_sampling_probabilities(counts, smoothing=stage.negatives.smoothing or 0.0)
+            self._log_g = log_popularity(pairs, smoothing=stage.negatives.smoothing or 0.0)
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Build one batch.
@@ -93,3 +92,20 @@ class PairCollator:
     def _add(self, batch: dict[str, Any], name: str, texts: list[str], prompt: str | None) -> None:
         for key, value in self._preprocess(texts, prompt=prompt).items():
             batch[f"{name}_{key}"] = value
+
+
+def log_popularity(pairs: TrainingPairs, *, smoothing: float) -> np.ndarray:
+    """The log probability g with which each candidate is drawn as an in-batch negative.
+
+    Args:
+        pairs: the training pairs, whose positives are the draws.
+        smoothing: added to the count of every candidate of the corpus.
+
+    Returns:
+        (N,) log g; NaN for a candidate that is never drawn (without smoothing), which no batch holds.
+    """
+    counts = pairs.popularity().astype(np.float64)
+    drawn = counts + smoothing > 0
+    log_g = np.full(len(counts), np.nan)
+    log_g[drawn] = log_sampling_probabilities(counts[drawn], smoothing=smoothing)
+    return log_g

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from normwise.core.errors import WorkError
 from normwise.core.files import write_text
 from normwise.models.trainable import parameter_snapshot, unmoved
 from normwise.objectives.loss import FocalEmbeddingLoss, LossObservation
+
+logger = logging.getLogger(__name__)
 
 Row = dict[str, float | None]
 
@@ -117,9 +121,10 @@ class CurveObserver(TrainerCallback):
 
 
 class MovementGuard(TrainerCallback):
-    """Fails when a trainable tensor has not moved after the second step with a learning rate above zero.
+    """Fails when a trainable tensor cannot move: after the second step with a learning rate above zero, no gradient has reached it.
 
-    The second, since one of LoRA's two factors has an exactly zero gradient in the first.
+    The second, since one of LoRA's two factors has an exactly zero gradient in the first. A tensor with a gradient that
+    stands still all the same (a warm-up step below the rounding of its values) is told in the log, not refused.
 
     Args:
         model: the model that is trained.
@@ -129,32 +134,59 @@ class MovementGuard(TrainerCallback):
     def __init__(self, model: SentenceTransformer, names: tuple[str, ...]) -> None:
         self._model = model
         self._names = names
-        self._snapshot: Any = None
+        self._waiting: set[str] = set()
+        self._snapshot: dict[str, int] = {}
         self._moves = 0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Remember where the tensors stand; a resumed run has been checked before."""
         if state.global_step == 0:
+            self._waiting = set(self._names)
             self._snapshot = parameter_snapshot(self._model, self._names)
 
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, optimizer: Any = None, **kwargs: Any
     ) -> None:
-        """Count the steps that can move anything."""
-        if self._snapshot is not None and optimizer is not None and max(group["lr"] for group in optimizer.param_groups) > 0:
-            self._moves += 1
+        """See which gradients have arrived, in steps that can move anything."""
+        if not self._snapshot or optimizer is None:
+            return
+        if state.global_step == 0:
+            self._refuse_left_out(optimizer)
+        self._waiting -= {name for name in self._waiting if _has_gradient(self._model.get_parameter(name))}
+        self._moves += max(group["lr"] for group in optimizer.param_groups) > 0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Compare, once."""
-        if self._snapshot is None or self._moves < 2:
+        """Judge, once."""
+        if not self._snapshot or self._moves < 2:
             return
-        still = unmoved(self._model, self._snapshot)
-        self._snapshot = None
-        if still:
+        still, self._snapshot = unmoved(self._model, self._snapshot), {}
+        if self._waiting:
+            names = sorted(self._waiting)
             raise WorkError(
-                f"{len(still)} trainable tensors have not moved after step {state.global_step}: {', '.join(still[:5])}"
-                f"{' ...' if len(still) > 5 else ''}; no gradient reaches them: freeze them (unfreeze), or look at gradient checkpointing"
+                f"{len(names)} trainable tensors have not moved after step {state.global_step}: {_some(names)}; "
+                "no gradient reaches them: freeze them (unfreeze), or look at gradient checkpointing"
             )
+        if still:
+            logger.info(
+                "%d tensors stand still after step %d: updates are below their rounding so far (%s)",
+                len(still),
+                state.global_step,
+                _some(still),
+            )
+
+    def _refuse_left_out(self, optimizer: Any) -> None:
+        held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        left_out = [name for name in self._names if id(self._model.get_parameter(name)) not in held]
+        if left_out:
+            raise WorkError(f"the optimizer leaves {len(left_out)} trainable tensors out: {_some(left_out)}; report this as a bug")
+
+
+def _has_gradient(parameter: torch.nn.Parameter) -> bool:
+    return parameter.grad is not None and bool(parameter.grad.any())
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
 
 
 class FiniteGuard(TrainerCallback):
@@ -187,7 +219,10 @@ class CheckpointMark(TrainerCallback):
         if model is not None and not all(bool(torch.isfinite(p).all()) for p in model.parameters() if p.requires_grad):
             return
         if state.is_world_process_zero and (folder / "trainer_state.json").is_file():
-            write_text(folder / "complete", f"{state.global_step}\n")
+            try:
+                write_text(folder / "complete", f"{state.global_step}\n")
+            except WorkError as error:
+                logger.warning("checkpoint %s could not be marked (%s): training goes on without it", folder.name, error)
 
 
 def count_loss_spikes(losses: np.ndarray, *, window: int = 50) -> int:

@@ -25,14 +25,28 @@ from normwise.engine.sync import barrier
 from normwise.models.freedom import norm_freedom
 from normwise.models.lora import merge_lora
 from normwise.models.probe import PROBE_TEXTS
+from normwise.models.saving import save_plain
 from normwise.objectives.temperature import matched_temperature
 from normwise.theory.directions import norms
 from normwise.training.gates import angular_gate, logit_gate
-from normwise.training.stage import Plan, StageRun, prepare, train_stage
-from normwise.training.trainer import complete_checkpoints, load_checkpoint
+from normwise.training.stage import Plan, StageRun, prepare, prune_checkpoints, train_stage
+from normwise.training.trainer import TEMPERATURE, complete_checkpoints, load_checkpoint
 
 Embed = Callable[[SentenceTransformer, Sequence[str], str | None], np.ndarray]
 CALIBRATION_PAIRS = 64
+
+
+def confidence_temperature(stages: Sequence[StageConfig]) -> float | None:
+    """tau_w of focal weights that give none: the temperature of the arm's first cosine stage, if it has a number.
+
+    Example:
+        >>> confidence_temperature([StageConfig(name="angular", temperature=0.1), StageConfig(name="b", temperature=0.2)])
+        0.1
+    """
+    for stage in stages:
+        if stage.similarity is Similarity.COSINE and stage.temperature.value is not None:
+            return stage.temperature.value
+    return None
 
 
 def write_array(path: Path, values: np.ndarray) -> None:
@@ -60,6 +74,21 @@ class Node:
     def model(self) -> Path:
         """The folder that plain sentence-transformers loads."""
         return self.folder / "model"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a stage starts from.
+
+    Attributes:
+        model: the folder of the model.
+        dev_cosine: file of its nDCG@10 under cosine of each dev query.
+        temperature: what divided the scores there; None before any training.
+    """
+
+    model: Path
+    dev_cosine: Path
+    temperature: float | None
 
 
 @dataclass(frozen=True)
@@ -123,7 +152,7 @@ class Recipe:
             "seed": self.seed if stages else None,
             "precision": self.config.precision,
             "stages": [stage.model_dump(mode="json") for stage in stages],
-            "confidence_temperature": self._confidence_temperature(stages),
+            "confidence_temperature": confidence_temperature(stages),
         }
         digest = hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:12]
         name = "base" if not stages else f"seed{self.seed}-{'-'.join(stage.name for stage in stages)}"
@@ -135,12 +164,6 @@ class Recipe:
             result = None if saved is None else StageResult.model_validate(saved)
         return Node(key=digest, folder=folder, result=result)
 
-    def _confidence_temperature(self, stages: Sequence[StageConfig]) -> float | None:
-        for stage in stages:
-            if stage.similarity is Similarity.COSINE and stage.temperature.value is not None:
-                return stage.temperature.value
-        return None
-
     def _stage(self, stages: tuple[StageConfig, ...], before: Node) -> Node:
         node, stage = self._node(stages), stages[-1]
         if node.result is not None:
@@ -149,23 +172,24 @@ class Recipe:
         self.log(
             f"stage {stage.name!r} (seed {self.seed}): {stage.similarity}, {stage.trainable}, {stage.steps} steps of {stage.batch_size}"
         )
-        start = self._start_folder(stage, stages[:-1], before)
-        model = SentenceTransformer(str(start), device=None, local_files_only=True)
-        temperature, gates = self._switch_once(node, model, stages, before)
-        run = self._run(node, self._keep_steps(stages))
+        start = self._start(stage, stages[:-1], before)
+        model = SentenceTransformer(str(start.model), local_files_only=True)
+        temperature, gates = self._switch_once(node, model, stages, start)
+        run = self._run(node, stages, self._keep_steps(stages))
         result = train_stage(model, stage, run, node.folder / "checkpoints", temperature=temperature)
         if stage.trainable is Trainable.LORA:
             gates.append(merge_lora(model, PROBE_TEXTS, tolerance=self.config.merge_tolerance))
         node = replace(node, result=result.model_copy(update={"gates": tuple(gates)}))
-        return self._keep(node, model, before)
+        node = self._keep(node, model, before)
+        prune_checkpoints(node.folder / "checkpoints", run.keep_steps)
+        return node
 
-    def _run(self, node: Node, keep_steps: tuple[int, ...]) -> StageRun:
-        first = next(iter(self.config.arms.values()))
+    def _run(self, node: Node, stages: tuple[StageConfig, ...], keep_steps: tuple[int, ...]) -> StageRun:
         return StageRun(
             pairs=self.pairs,
             plan=self.plan,
             seed=self.seed,
-            confidence_temperature=self._confidence_temperature(first),
+            confidence_temperature=confidence_temperature(stages),
             observe_every=self.config.observe_every if self.observers else None,
             precision=self.config.precision,
             report_to=self.config.report_to,
@@ -184,70 +208,68 @@ class Recipe:
                     steps.add(start)
         return tuple(sorted(steps))
 
-    def _start_folder(self, stage: StageConfig, before_stages: tuple[StageConfig, ...], before: Node) -> Path:
-        """The model to start from: the end of the stage before, or its checkpoint, merged and exported."""
-        if stage.start_step is None or not before_stages or stage.start_step >= before_stages[-1].steps:
-            return before.model
+    def _start(self, stage: StageConfig, before_stages: tuple[StageConfig, ...], before: Node) -> Start:
+        """Where a stage starts: the end of the stage before, or its checkpoint, merged and exported."""
+        if before.result is None or stage.start_step is None or stage.start_step >= before_stages[-1].steps:
+            return Start(before.model, before.folder / "dev_cosine.npy", None if before.result is None else before.result.temperature)
         export = before.folder / f"model-{stage.start_step}"
-        if not export.is_dir():
-            checkpoint = complete_checkpoints(before.folder / "checkpoints").get(stage.start_step)
-            if checkpoint is None:
-                raise InputError(
-                    f"stage {stage.name!r}: checkpoint {stage.start_step} of stage {before_stages[-1].name!r} is gone: "
-                    "pass --overwrite to train again"
-                )
-            parent = self._node(before_stages[:-1])
-            model = SentenceTransformer(str(parent.model), local_files_only=True)
-            prepare(model, before_stages[-1], seed=self.seed)
-            load_checkpoint(model, checkpoint)
-            if before_stages[-1].trainable is Trainable.LORA:
-                merge_lora(model, PROBE_TEXTS, tolerance=self.config.merge_tolerance)
-            self._export(model, export)
-        return export
+        cosine, temperature = before.folder / f"dev_cosine-{stage.start_step}.npy", before.folder / f"start-{stage.start_step}.json"
+        if not temperature.is_file():
+            if current_processes().is_main:
+                self._export_checkpoint(stage, before_stages, before, export, cosine, temperature)
+            barrier()
+        return Start(export, cosine, float(read_json(temperature)["temperature"]))
+
+    def _export_checkpoint(
+        self, stage: StageConfig, before_stages: tuple[StageConfig, ...], before: Node, export: Path, cosine: Path, temperature: Path
+    ) -> None:
+        checkpoint = complete_checkpoints(before.folder / "checkpoints").get(stage.start_step or 0)
+        if checkpoint is None:
+            raise InputError(
+                f"stage {stage.name!r}: checkpoint {stage.start_step} of stage {before_stages[-1].name!r} is gone: "
+                "pass --overwrite to train again"
+            )
+        parent = self._node(before_stages[:-1])
+        model = SentenceTransformer(str(parent.model), local_files_only=True)
+        prepare(model, before_stages[-1], seed=self.seed)
+        load_checkpoint(model, checkpoint)
+        if before_stages[-1].trainable is Trainable.LORA:
+            merge_lora(model, PROBE_TEXTS, tolerance=self.config.merge_tolerance)
+        self._export(model, export)
+        if self.dev_cosine is not None:
+            write_array(cosine, self.dev_cosine(model))
+        write_json(temperature, {"temperature": read_json(checkpoint / TEMPERATURE)["temperature"]})
 
     def _switch_once(
-        self, node: Node, model: SentenceTransformer, stages: tuple[StageConfig, ...], before: Node
+        self, node: Node, model: SentenceTransformer, stages: tuple[StageConfig, ...], start: Start
     ) -> tuple[float | None, list[GateReport]]:
         """The switch as it was measured first: a resumed stage must not start from another temperature."""
         path = node.folder / "switch.json"
         if not path.is_file():
-            temperature, gates = self._switch(model, stages, before)
+            temperature, gates = self._switch(model, stages, start)
             if current_processes().is_main:
                 write_json(path, {"temperature": temperature, "gates": [gate.model_dump(mode="json") for gate in gates]})
         barrier()
         saved = read_json(path)
         return saved["temperature"], [GateReport.model_validate(gate) for gate in saved["gates"]]
 
-    def _switch(self, model: SentenceTransformer, stages: tuple[StageConfig, ...], before: Node) -> tuple[float | None, list[GateReport]]:
+    def _switch(self, model: SentenceTransformer, stages: tuple[StageConfig, ...], start: Start) -> tuple[float | None, list[GateReport]]:
         """Measure what the switch to this stage needs, and report its gates."""
         gates = [norm_freedom(model)]
-        stage = stages[-1]
-        settings = stage.temperature
-        if len(stages) > 1 and before.result is not None:
-            reference: tuple[Similarity, float] | None = (stages[-2].similarity, before.result.temperature)
-        else:
-            reference = None
-        if settings.mode == "match" and settings.value is not None:
-            to_match = (Similarity.COSINE, settings.value)
-        else:
-            to_match = reference
-        if to_match is None:
+        stage, settings = stages[-1], stages[-1].temperature
+        reference = (stages[-2].similarity, start.temperature) if len(stages) > 1 and start.temperature is not None else None
+        matches_cosine = settings.mode == "match" and settings.value is not None
+        to_match = (Similarity.COSINE, settings.value) if matches_cosine else reference
+        if to_match is None or to_match[1] is None:
             return None, gates
         queries, candidates = self._calibration_vectors(model)
-        measured = matched_temperature(
-            to_match[1],
-            torch.from_numpy(norms(queries)),
-            torch.from_numpy(norms(candidates)),
-            previous=to_match[0],
-            following=stage.similarity,
-        )
+        lengths = torch.from_numpy(norms(queries)), torch.from_numpy(norms(candidates))
+        measured = matched_temperature(to_match[1], *lengths, previous=to_match[0], following=stage.similarity)
         if reference is not None:
             temperature = measured if settings.mode == "match" else float(settings.value or measured)
             gates.append(logit_gate(queries, candidates, before=reference, after=(stage.similarity, temperature)))
             if self.dev_cosine is not None:
-                gates.append(
-                    angular_gate(np.load(self._node(stages[:-2]).folder / "dev_cosine.npy"), np.load(before.folder / "dev_cosine.npy"))
-                )
+                gates.append(angular_gate(np.load(self._node(stages[:-2]).folder / "dev_cosine.npy"), np.load(start.dev_cosine)))
         return measured, gates
 
     def _calibration_vectors(self, model: SentenceTransformer) -> tuple[np.ndarray, np.ndarray]:
@@ -272,4 +294,4 @@ class Recipe:
 
     def _export(self, model: SentenceTransformer, folder: Path) -> None:
         with whole_folder(folder, overwrite=True) as work:
-            model.save_pretrained(str(work), create_model_card=False)
+            save_plain(model, work)

@@ -136,11 +136,14 @@ def training_arguments(stage: StageConfig, run: StageRun, folder: Path) -> Sente
 
 
 def _save_interval(stage: StageConfig, keep_steps: tuple[int, ...]) -> int | None:
-    """Steps between checkpoints: as asked, else such that every step to keep is among them (their greatest common divisor)."""
-    interval = stage.checkpoint_every
+    """Steps between checkpoints: as asked, else a quarter of the stage within 50..500; every step to keep is among them.
+
+    A stage too short for one of these is begun again when it is killed.
+    """
+    interval = stage.checkpoint_every or max(50, min(500, stage.steps // 4))
     for step in keep_steps:
-        interval = step if interval is None else int(np.gcd(interval, step))
-    return interval
+        interval = int(np.gcd(interval, step))
+    return interval if interval < stage.steps else stage.checkpoint_every
 
 
 def train_stage(
@@ -190,6 +193,8 @@ def train_stage(
     checkpoints = complete_checkpoints(folder)
     last = max(checkpoints, default=None)
     trainer.train(resume_from_checkpoint=str(checkpoints[last]) if last else None)
+    # Autocast stays wrapped around the model's forward otherwise, and what follows is measured in full precision.
+    trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     if not np.isfinite(probe_vectors(model)).all():
         raise WorkError(
             f"stage {stage.name!r} diverged: after {stage.steps} steps at learning_rate {stage.learning_rate:g} vectors are not finite; "
@@ -197,9 +202,6 @@ def train_stage(
         )
     final_temperature = float(loss.temperature.current())
     remove_learnable_temperature(model)
-    for step, path in complete_checkpoints(folder).items():
-        if step not in run.keep_steps:
-            shutil.rmtree(path, ignore_errors=True)
     curve = tuple(_curve_row(row) for row in trainer.state.log_history if "loss" in row)
     return StageResult(
         name=stage.name,
@@ -211,6 +213,13 @@ def train_stage(
         curve=curve,
         notes=_notes(stage, curve, len(names)),
     )
+
+
+def prune_checkpoints(folder: Path, keep_steps: tuple[int, ...]) -> None:
+    """Delete a finished stage's checkpoints, except those that a later stage starts from."""
+    for path in folder.glob("checkpoint-*"):
+        if path.name not in {f"checkpoint-{step}" for step in keep_steps}:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _curve_row(row: dict[str, float]) -> dict[str, float | None]:

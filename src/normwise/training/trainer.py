@@ -128,7 +128,7 @@ class StageTrainer(SentenceTransformerTrainer):
         folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-        except (OSError, RuntimeError, SafetensorError) as error:
+        except (OSError, RuntimeError, SafetensorError, WorkError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             logger.warning("checkpoint %s could not be written (%s): training goes on without it", folder.name, error)
 

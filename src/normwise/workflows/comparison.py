@@ -27,10 +27,15 @@ FIGURE_POINTS = 1_500
 def embed(
     model: SentenceTransformer, texts: Sequence[str], prompt: str | None, *, batch_size: int = 64, progress: bool = False
 ) -> np.ndarray:
-    """Raw vectors of texts: (B, D) float32, norms as the model gives them."""
+    """Raw vectors of texts: (B, D) float32, norms as the model gives them; no prompt means none, whatever the model's default."""
     return np.asarray(
         model.encode(
-            list(texts), prompt=prompt, batch_size=batch_size, normalize_embeddings=False, convert_to_numpy=True, show_progress_bar=progress
+            list(texts),
+            prompt=prompt or "",
+            batch_size=batch_size,
+            normalize_embeddings=False,
+            convert_to_numpy=True,
+            show_progress_bar=progress,
         ),
         dtype=np.float32,
     )

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import NegativeSource, PaceConfig, StageConfig
+from normwise.core.config import NegativeSource, PaceConfig, StageConfig, Weighting
 from normwise.core.errors import InputError, near_names
 from normwise.core.records import GEOMETRY, METRICS
+from normwise.core.similarity import Similarity
 from normwise.data.batches import BatchPlan, choose_plan
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
@@ -21,7 +23,7 @@ from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.models.loading import load_base
 from normwise.models.tokens import token_counter
 from normwise.models.trainable import check_stage
-from normwise.training.recipe import Recipe
+from normwise.training.recipe import Recipe, confidence_temperature
 from normwise.training.trackers import check_trackers
 from normwise.workflows.comparison import dev_cosine_ndcg, embed
 
@@ -88,6 +90,8 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
     """
     check_claims(config)
     check_trackers(config.report_to)
+    if config.precision == "fp16" and not torch.cuda.is_available():
+        raise InputError("precision fp16 needs a GPU, and none was found: use fp32 (or bf16, slow on most CPUs)")
     log(f"data: {config.data.name}")
     data = load_data(config.data, seed=0)
     if data.train is None or len(data.train) < 2:
@@ -122,10 +126,23 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
 
 
 def _check_stages(config: PaceConfig, pairs: TrainingPairs, encoder: SentenceTransformer) -> None:
-    for stages in config.arms.values():
+    for arm, stages in config.arms.items():
         for stage in stages:
             check_stage(encoder, stage)
+            _check_confidence(arm, stage, stages[: stages.index(stage) + 1])
             batch_plan(pairs, stage, batches=1, seed=0)
+
+
+def _check_confidence(arm: str, stage: StageConfig, stages: tuple[StageConfig, ...]) -> None:
+    """Focal weights need tau_w: their own, or the temperature of a cosine stage of the same arm."""
+    focal = stage.focal
+    if focal is None or focal.weighting not in (Weighting.FOCAL, Weighting.RANDOM) or focal.temperature is not None:
+        return
+    if stage.similarity is not Similarity.COSINE and confidence_temperature(stages) is None:
+        raise InputError(
+            f"arm {arm!r}, stage {stage.name!r}: focal.temperature (tau_w of the cosine confidence) is needed, since the arm has no "
+            "cosine stage with a temperature to take it from"
+        )
 
 
 def check_claims(config: PaceConfig) -> None:
@@ -149,8 +166,11 @@ def batch_plan(pairs: TrainingPairs, stage: StageConfig, *, batches: int, seed: 
 
 
 def fingerprint(config: PaceConfig) -> str:
-    """A hash of the settings, by which a run folder knows its own."""
-    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+    """A hash of the settings that decide a result, by which a run folder knows its own.
+
+    A merge's tolerance and the trackers do not: both may change when a run goes on.
+    """
+    return hashlib.sha256(config.model_dump_json(exclude={"merge_tolerance", "report_to"}).encode()).hexdigest()
 
 
 def data_fingerprint(data: RetrievalData) -> str:
@@ -162,6 +182,10 @@ def data_fingerprint(data: RetrievalData) -> str:
         for text in (*part.queries, *part.corpus.texts):
             digest.update(text.encode("utf-8", "surrogatepass"))
             digest.update(b"\0")
+    for judged in (data.dev, data.test):
+        if judged is not None:
+            digest.update(repr((judged.query_ids, judged.corpus.ids, judged.relevance)).encode("utf-8", "surrogatepass"))
+            digest.update(np.ascontiguousarray(judged.clusters).tobytes())
     if data.train is not None:
         digest.update(np.ascontiguousarray(data.train.positives).tobytes())
         digest.update(json.dumps(data.train.negatives).encode())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.config import UNTRAINED, PaceConfig
+from normwise.core.config_file import read_config_file
 from normwise.core.errors import NormwiseError
 from normwise.core.files import RunFolder, read_json, write_json, write_text
 from normwise.core.records import Decision, RunResult, StageResult, TrainResult
@@ -58,8 +60,8 @@ class Trained:
 
 
 def train(
-    config: PaceConfig,
-    out: Path,
+    config: PaceConfig | Mapping[str, Any] | str | Path,
+    out: str | Path,
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -72,7 +74,7 @@ def train(
     Under torchrun every process calls this; one of them writes, and all return the same.
 
     Args:
-        config: data, encoder, arms, claims, seeds.
+        config: data, encoder, arms, claims, seeds; or the same as plain values, or the path of a .toml, .json or .yaml file.
         out: the run's folder: `model/`, `report.html`, `result.json`; unfinished work stands in `work/`.
         resume: go on with an unfinished run of the same settings (finished stages are never trained again).
         overwrite: replace a run in `out`.
@@ -88,11 +90,14 @@ def train(
         WorkError: training or saving failed; finished stages stay, and `resume` goes on from there.
     """
     started = time.monotonic()
+    config, out = read_config(config), Path(out)
     join_launch()
     main = current_processes().is_main
     say = log if log is not None and main else _silent
     folder = RunFolder.open(out, fingerprint=fingerprint(config), resume=resume, overwrite=overwrite)
     if folder.complete:
+        if main:
+            shutil.rmtree(out / "work", ignore_errors=True)
         say(f"{out} is complete: nothing to do")
         return TrainResult.model_validate(read_json(out / "result.json"))
     job = prepare_job(config, log=say, progress=progress)
@@ -107,6 +112,19 @@ def train(
         shutil.rmtree(out / "work", ignore_errors=True)
     barrier()
     return TrainResult.model_validate(read_json(out / "result.json"))
+
+
+def read_config(config: PaceConfig | Mapping[str, Any] | str | Path) -> PaceConfig:
+    """The settings of a run from any of the forms that `train` takes.
+
+    Raises:
+        InputError: names the file and every bad key.
+    """
+    if isinstance(config, PaceConfig):
+        return config
+    if isinstance(config, str | Path):
+        return PaceConfig.read(read_config_file(Path(config)), source=str(config))
+    return PaceConfig.read(config)
 
 
 def _silent(line: str) -> None:

@@ -1,0 +1,23 @@
+"""Where an encoder came from and what was done to it, remembered on the encoder itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+
+
+def base_notes(st: SentenceTransformer) -> tuple[str, ...]:
+    """What `load_base` did to the encoder, in words."""
+    return getattr(st, "normwise_notes", ())
+
+
+def base_source(st: SentenceTransformer) -> tuple[str, str | None]:
+    """The name and the revision that `load_base` resolved; ("unknown", None) for a model it did not open."""
+    return getattr(st, "normwise_source", ("unknown", None))
+
+
+def remember(st: Any, notes: tuple[str, ...], *, source: str, revision: str | None) -> None:
+    """Write down what `base_notes` and `base_source` tell."""
+    st.normwise_notes = notes
+    st.normwise_source = (source, revision)
