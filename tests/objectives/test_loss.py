@@ -57,9 +57,10 @@ def score(q, c, similarity):
     return a @ b
 
 
-def softmax_of(row, candidates, vectors, *, similarity, tau, shift=None):
-    """Terms exp(s/tau - log g) of the positive and of each negative."""
-    terms = [torch.exp(score(row, vectors[j], similarity) / tau - (0.0 if shift is None else shift[j])) for j in candidates]
+def softmax_of(row, candidates, vectors, *, similarity, tau, shift=None, reverse=False):
+    """Terms exp(s/tau - log g) of the positive and of each negative; in reverse the row is the candidate."""
+    scores = [score(vectors[j], row, similarity) if reverse else score(row, vectors[j], similarity) for j in candidates]
+    terms = [torch.exp(s / tau - (0.0 if shift is None else shift[j])) for j, s in zip(candidates, scores, strict=True)]
     return terms[0] / sum(terms)
 
 
@@ -91,7 +92,7 @@ def oracle(
             problems.append((1, c[i], [i, *allowed], q, None))
     losses, raw = {0: [], 1: []}, {0: [], 1: []}
     for which, row, candidates, vectors, shift in problems:
-        p = softmax_of(row, candidates, vectors, similarity=similarity, tau=tau, shift=shift)
+        p = softmax_of(row, candidates, vectors, similarity=similarity, tau=tau, shift=shift, reverse=which == 1)
         confidence = softmax_of(row, candidates, vectors, similarity="cosine", tau=tau_w).detach()
         losses[which].append(-torch.log(p) if not dcl else torch.log(1 / p - 1) if len(candidates) > 1 else 0 * p)
         raw[which].append(float(1 - confidence) ** gamma)
@@ -122,6 +123,19 @@ def test_value_and_gradient_are_the_loop_with_duplicates_and_ragged_negatives(si
     features, labels = ragged(QUERIES, POSITIVES, NEGATIVES)
     expected = oracle(model, QUERIES, POSITIVES, NEGATIVES, similarity=similarity, tau=0.7, tau_w=0.3, gamma=gamma, symmetric=symmetric)
     compare(loss, model, features, labels, expected)
+
+
+@pytest.mark.parametrize("similarity", [s.value for s in Similarity])
+@pytest.mark.parametrize("loss_name", ["infonce", "dcl"])
+def test_the_symmetric_loss_is_the_mean_over_the_score_matrix_and_its_transpose(similarity, loss_name):
+    generator = torch.Generator().manual_seed(0)
+    q, c = torch.randn(4, 6, generator=generator).double(), torch.randn(4, 6, generator=generator).double()
+    c = c * torch.tensor([[0.5], [1.0], [2.0], [4.0]])
+    loss = FocalEmbeddingLoss(Given(), similarity=similarity, temperature=1.0, focal=None, loss=loss_name, symmetric=True)
+    s = torch.tensor([[float(score(a, b, similarity)) for b in c] for a in q], dtype=torch.float64)
+    negatives = ~torch.eye(4, dtype=torch.bool) if loss_name == "dcl" else torch.ones(4, 4, dtype=torch.bool)
+    sides = [(m.masked_fill(~negatives, -math.inf).logsumexp(1) - m.diagonal()).mean() for m in (s, s.T)]
+    torch.testing.assert_close(loss(vectors(q, c)), (sides[0] + sides[1]) / 2)
 
 
 @pytest.mark.parametrize("loss_name", ["infonce", "dcl"])
@@ -392,13 +406,58 @@ def test_batches_that_cannot_teach_are_refused():
         loss([column([(1,)]), column([(2,)])], None)
     with pytest.raises(InputError, match="zero negatives in a batch of 2 with 2 candidates: every other candidate equals"):
         loss([column([(1,), (3,)]), column([(2,), (2,)])], None)
-    assert torch.isfinite(loss([column([(1,)]), column([(2,)]), column([(3,)])], None))
+    assert torch.isfinite(FocalEmbeddingLoss(Bag())([column([(1,)]), column([(2,)]), column([(3,)])], None))
     with pytest.raises(InputError, match="at least two columns"):
         loss([column([(1,)])], None)
     with pytest.raises(InputError, match="positive column: 2 rows were expected"):
         loss([column([(1,), (2,)]), column([(2,)])], None)
     with pytest.raises(InputError, match="negative column 1: 2 rows"):
         loss([column([(1,), (2,)]), column([(2,), (3,)]), column([(3,)])], None)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("queries", "positives"), [([(1,)], [(2,)]), ([(1,), (3,)], [(2,), (2,)])])
+def test_a_later_batch_without_negatives_is_left_out_with_one_warning(training, symmetric, queries, positives):
+    model = Bag().train(training)
+    loss = FocalEmbeddingLoss(model, temperature=0.2, symmetric=symmetric)
+    loss([column(QUERIES), column(POSITIVES)], None)
+    last = [column(queries), column(positives)]
+    with pytest.warns(UserWarning, match="zero negatives in a batch of .* left out"):
+        value = loss(last, None)
+    assert float(value.detach()) == 0.0
+    value.backward()
+    assert model.table.grad.eq(0).all()
+    assert float(loss(last, None).detach()) == 0.0
+    assert torch.isfinite(loss.last.random_cosine)
+    model.train(not training)
+    with pytest.raises(InputError, match="zero negatives"):
+        loss(last, None)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "query_normalized", "candidate_normalized"])
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_logits_that_overflow_are_refused_with_their_place(similarity, where):
+    batch = [torch.eye(2, 3) + 1.0 for _ in range(3)]
+    batch[where][1] = 3e38
+    other = 0 if where else 1
+    batch[other] = batch[other] * 1e3
+    loss = FocalEmbeddingLoss(Given(), similarity=similarity, temperature=1e-3, focal=None)
+    batch[where].requires_grad_()
+    raw = {"query_normalized": (1, 2), "candidate_normalized": (0,)}.get(similarity, (0, 1, 2))
+    if where in raw:
+        place = "query row 1 .* with candidate column" if where == 0 else f"query row 0 .* with candidate column {1 if where == 1 else 3}"
+        with pytest.raises(InputError, match=place + ".*overflows float32"):
+            loss(vectors(*batch))
+    else:
+        assert torch.isfinite(loss(vectors(*batch)))
+
+
+def test_logits_whose_difference_overflows_are_refused():
+    q, c = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[-3e38, 1.0], [3e38, 2.0]])
+    loss = FocalEmbeddingLoss(Given(), similarity="dot", temperature=1.0, focal=None)
+    with pytest.raises(InputError, match=r"query row 0 \(norm 1\) .*overflows float32"):
+        loss(vectors(q, c))
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import PaceConfig, StageConfig
+from normwise.core.config import DataConfig, PaceConfig, StageConfig
 from normwise.core.errors import InputError, WorkError
 from normwise.core.records import TrainResult
+from normwise.data.load import load_data
 from normwise.data.sets import Corpus, TrainingPairs
 from normwise.models.encoder import Encoder
 from normwise.workflows import train as train_module
+from normwise.workflows.comparison import embed
 from normwise.workflows.demo import arms, claims
 from normwise.workflows.dry_run import negatives_per_query, plan
-from normwise.workflows.train import train
+from normwise.workflows.job import data_fingerprint, fingerprint
+from normwise.workflows.train import read_config, train
 
 pytestmark = pytest.mark.slow
 
@@ -206,3 +211,52 @@ def test_the_dry_run_leaves_duplicates_out_and_counts_explicit_negatives():
     stage = StageConfig(name="s", temperature=0.1, batch_size=3, hard_negatives=2)
     # The candidates are a a b and c a c: rows 0 and 1 (positive a) see b c c, row 2 (positive b) sees a a c a c.
     assert negatives_per_query(stage, pairs, [np.arange(3)]) == pytest.approx((3 + 3 + 5) / 3)
+
+
+def test_settings_are_taken_in_every_form(beir, small_model, tmp_path):
+    config = one_arm(beir, small_model)
+    path = tmp_path / "run.json"
+    path.write_text(config.model_dump_json())
+    assert read_config(config) == read_config(config.model_dump(mode="json")) == read_config(path) == read_config(str(path))
+    with pytest.raises(InputError, match=r"gone\.toml"):
+        train(tmp_path / "gone.toml", str(tmp_path / "out"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="fp16 is refused without a GPU only")
+def test_fp16_without_a_gpu_is_refused(beir, small_model, tmp_path):
+    with pytest.raises(InputError, match="fp16 needs a GPU"):
+        train(config_of(beir, small_model, precision="fp16"), tmp_path / "out")
+
+
+def test_focal_weights_without_a_confidence_temperature_are_refused_beforehand(beir, small_model, tmp_path):
+    dot = {"name": "s", "similarity": "dot", "temperature": 2.0, "focal": {}}
+    cosine = {"name": "c", "temperature": 0.1}
+    config = config_of(beir, small_model, arms={"a": [cosine], "b": [dot]}, claims=[])
+    with pytest.raises(InputError, match="arm 'b', stage 's': focal.temperature"):
+        train(config, tmp_path / "out")
+
+
+def test_new_judgments_are_new_data(beir):
+    data = load_data(DataConfig(name=str(beir)), seed=0)
+    turned = replace(data, dev=replace(data.dev, relevance=tuple(reversed(data.dev.relevance))))
+    assert data_fingerprint(data) != data_fingerprint(turned)
+    assert data_fingerprint(data) == data_fingerprint(load_data(DataConfig(name=str(beir)), seed=0))
+
+
+def test_trackers_and_tolerances_may_change_when_a_run_goes_on(beir, small_model):
+    config = config_of(beir, small_model)
+    assert fingerprint(config) == fingerprint(config.model_copy(update={"merge_tolerance": 0.5, "report_to": ("tensorboard",)}))
+    assert fingerprint(config) != fingerprint(config.model_copy(update={"seeds": (5,)}))
+
+
+def test_no_prompt_means_none_whatever_the_default(small_model):
+    model = SentenceTransformer(str(small_model), local_files_only=True, prompts={"query": "find: "}, default_prompt_name="query")
+    np.testing.assert_array_equal(embed(model, ["a text"], None), embed(SentenceTransformer(str(small_model)), ["a text"], None))
+    assert np.abs(embed(model, ["a text"], "find: ") - embed(model, ["a text"], None)).max() > 1e-3
+
+
+def test_a_complete_run_is_tidied_when_it_is_shown_again(finished, beir, small_model):
+    out, result, _ = finished
+    (out / "work" / "node").mkdir(parents=True)
+    assert train(config_of(beir, small_model), out, resume=True) == result
+    assert not (out / "work").exists()

@@ -110,33 +110,37 @@ def refuse_non_finite(batch: Columns) -> None:
         raise InputError(f"log_g, column {column}: a finite number was expected, got {float(batch.log_g[column])}: smooth the counts")
 
 
-def has_negatives(direction: Direction) -> bool:
-    """Whether any query of the batch has a negative; without one the loss is 0 whatever the model does."""
-    columns = direction.excluded.shape[1]
-    return columns > 1 and bool((direction.excluded.sum(dim=1) < columns - 1).any())
+class NegativesWatch:
+    """What to do about a batch in which no query has a negative: its loss is 0 whatever the model does.
 
+    The first batch of training, or of evaluation, is refused, since the ones to come will be no better. A later one is
+    the row that is left at the end of an epoch: it keeps its loss of 0, and the first of them is warned of.
+    """
 
-def refuse_no_negatives(direction: Direction) -> None:
-    """A first batch in which no query has a negative: the ones to come will be no better."""
-    raise InputError(
-        f"{_without_negatives(direction)}, so the loss is 0 whatever the model does; "
-        "use larger or mixed batches, hard negatives, or dataloader_drop_last=True"
-    )
+    def __init__(self) -> None:
+        self._fine: set[bool] = set()
+        self._warned = False
 
-
-def warn_of_no_negatives(direction: Direction, *, training: bool) -> None:
-    """A later batch without negatives, such as the one row that is left at the end of an epoch."""
-    warnings.warn(
-        f"{_without_negatives(direction)}: this batch is left out (loss 0, no gradient; a 0 in the mean loss of "
-        f"{'training' if training else 'evaluation'}), and so are all like it; dataloader_drop_last=True leaves out the rest of an epoch",
-        stacklevel=4,
-    )
-
-
-def _without_negatives(direction: Direction) -> str:
-    rows, columns = direction.excluded.shape
-    why = "there is nothing but the positive" if columns <= 1 else "every other candidate equals the positive"
-    return f"zero negatives in a batch of {rows} with {columns} candidates: {why}"
+    def look(self, direction: Direction, *, training: bool) -> None:
+        """Look at the next batch."""
+        rows, columns = direction.excluded.shape
+        if columns > 1 and bool((direction.excluded.sum(dim=1) < columns - 1).any()):
+            self._fine.add(training)
+            return
+        why = "there is nothing but the positive" if columns <= 1 else "every other candidate equals the positive"
+        found = f"zero negatives in a batch of {rows} with {columns} candidates: {why}"
+        if training not in self._fine:
+            raise InputError(
+                f"{found}, so the loss is 0 whatever the model does; "
+                "use larger or mixed batches, hard negatives, or dataloader_drop_last=True"
+            )
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{found}; this batch and any like it are left out (loss 0 and no gradient, and a 0 in the mean loss): "
+                "dataloader_drop_last=True drops the rest of an epoch",
+                stacklevel=4,
+            )
 
 
 def refuse_overflow(direction: Direction, logits: Tensor, loss: Tensor, *, similarity: Similarity, temperature: Tensor) -> None:
@@ -152,6 +156,6 @@ def refuse_overflow(direction: Direction, logits: Tensor, loss: Tensor, *, simil
     sizes = [float(norms(side.detach()[at : at + 1])) for side, at in ((direction.rows, row), (direction.columns, column))]
     raise InputError(
         f"{asks} row {row} (norm {sizes[0]:.3g}) with {answers} column {column} (norm {sizes[1]:.3g}): a finite logit was expected, but "
-        f"similarity {similarity.value} divided by temperature {float(temperature):g} overflows {str(logits.dtype).removeprefix('torch.')}: "
-        "the norms diverged or were never in range; lower the learning rate, raise the temperature, or use similarity cosine"
+        f"similarity {similarity.value} divided by temperature {float(temperature):g} overflows {str(logits.dtype).removeprefix('torch.')}: the "
+        "norms diverged or were never in range; lower the learning rate, raise the temperature, or use similarity cosine"
     )

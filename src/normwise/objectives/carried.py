@@ -26,11 +26,23 @@ NOTE = "learned_temperature"
 
 @dataclass(eq=False)
 class _Record:
-    """What is known of one parameter: the note of this process, who may still have to look for one, who set it by hand."""
+    """What is known of one parameter.
 
-    note: torch.Tensor | None = None
+    Attributes:
+        notes: the notes that this process wrote or has read already; any other one came with a loaded state.
+        look: in which of training (True) and evaluation (False) a loaded state has still to be looked for.
+        given: whether the value was set by hand from a saved state.
+        bounds: least and greatest value in use; a note may lie one step outside of them.
+    """
+
+    notes: list[torch.Tensor] = field(default_factory=list)
     look: set[bool] = field(default_factory=lambda: {True, False})
     given: bool = False
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    def knows(self, note: torch.Tensor) -> bool:
+        """Whether this very note (not one of equal value) is known."""
+        return any(note is known for known in self.notes)
 
 
 _RECORDS: Any = WeakTensorKeyDictionary()
@@ -51,13 +63,14 @@ def look_again(parameter: nn.Parameter, *, given: bool = False) -> None:
     record.given = record.given or given
 
 
-def restore(parameter: nn.Parameter) -> None:
+def restore(parameter: nn.Parameter, *, bounds: tuple[float, float]) -> None:
     """Take the value from an optimizer's state that was loaded since; nothing where none was.
 
     The search goes over everything that refers to the parameter, so it is made once for training and once for evaluation
     after the parameter is made and after each load of the model.
     """
     record, training = _record(parameter), torch.is_grad_enabled()
+    record.bounds = bounds
     if training not in record.look:
         return
     record.look.discard(training)
@@ -65,10 +78,10 @@ def restore(parameter: nn.Parameter) -> None:
     for holder in gc.get_referrers(parameter):
         entry = dict.get(holder, parameter) if isinstance(holder, dict) else None
         note = entry.get(NOTE) if isinstance(entry, Mapping) else None
-        if isinstance(note, torch.Tensor) and note is not record.note:
+        if isinstance(note, torch.Tensor) and not record.knows(note):
             with torch.no_grad():
                 parameter.copy_(note)
-            record.note = note
+            record.notes.append(note)
 
 
 def _record(parameter: nn.Parameter) -> _Record:
@@ -88,19 +101,22 @@ def _refuse_reset(optimizer: Optimizer, arguments: Any, keywords: Any) -> None:
         note = entry.get(NOTE)
         if note is None:
             _warn_of_no_note(entry, parameter, record)
-        elif note is not record.note:
-            # The value in use was pulled back onto its bounds, the note may lie a step outside of them.
-            now, noted = float(parameter.detach()), float(note)
-            if not math.isclose(now, noted, rel_tol=1e-3, abs_tol=1e-3) and not record.given:
-                raise WorkError(
-                    f"the optimizer was resumed at a learned temperature of {math.exp(-noted):g}, but the loss computed with "
-                    f"{math.exp(-now):g}: load the optimizer before the first batch, or call load_temperature_state with the saved state"
-                )
-            record.note = note
+        elif not record.knows(note):
+            _refuse_other_value(note, parameter, record)
+            record.notes.append(note)
+
+
+def _refuse_other_value(note: torch.Tensor, parameter: nn.Parameter, record: _Record) -> None:
+    now, noted = parameter.detach(), note.detach().clamp(*record.bounds)
+    if not record.given and not torch.equal(now.to(noted), noted):
+        raise WorkError(
+            f"the optimizer was resumed at a learned temperature of {math.exp(-float(noted)):g}, but the loss computed with "
+            f"{math.exp(-float(now)):g}: load the optimizer before the first batch, or call load_temperature_state with the saved state"
+        )
 
 
 def _warn_of_no_note(entry: Mapping[str, Any], parameter: nn.Parameter, record: _Record) -> None:
-    if record.note is None and not record.given and float(entry.get("step", 0)) > 0:
+    if not record.notes and not record.given and float(entry.get("step", 0)) > 0:
         warnings.warn(
             f"the optimizer was resumed from a checkpoint that holds no learned temperature: it starts again at "
             f"{math.exp(-float(parameter.detach())):g}; call load_temperature_state with the saved state",
@@ -114,7 +130,8 @@ def _note(optimizer: Optimizer, arguments: Any, keywords: Any) -> None:
         if parameter.grad is None:
             continue
         entry = optimizer.state[parameter]
-        if record.note is None or entry.get(NOTE) is not record.note:
-            record.note = entry[NOTE] = parameter.detach().clone()
+        if NOTE in entry and record.knows(entry[NOTE]):
+            entry[NOTE].copy_(parameter.detach())
         else:
-            record.note.copy_(parameter.detach())
+            entry[NOTE] = parameter.detach().clone()
+            record.notes.append(entry[NOTE])

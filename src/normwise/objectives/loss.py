@@ -15,16 +15,14 @@ from normwise.core.shapes import Float, Int
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.objectives.bigbatch import rank, world_size
 from normwise.objectives.border import (
-    has_negatives,
+    NegativesWatch,
     parse_negatives,
     read_temperature,
     refuse_missing_confidence,
-    refuse_no_negatives,
     refuse_non_finite,
     refuse_normalized,
     refuse_overflow,
     refuse_wrong_source,
-    warn_of_no_negatives,
     warn_of_unit_norms,
 )
 from normwise.objectives.columns import Columns, embed_columns
@@ -158,8 +156,7 @@ class FocalEmbeddingLoss(nn.Module):
         self.last: LossObservation | None = None
         self.temperature = build_temperature(model, config)
         self._looked_at_norms = False
-        self._seen_with_negatives: set[bool] = set()
-        self._warned_of_no_negatives = False
+        self._negatives_watch = NegativesWatch()
 
     @property
     def confidence_temperature(self) -> float | None:
@@ -185,7 +182,7 @@ class FocalEmbeddingLoss(nn.Module):
         self._check_batch(batch)
         with without_autocast(batch.queries):
             directions = [forward_direction(batch, gather=self.gather_across_devices, own_only=self.negatives is NegativeSource.UNIFORM)]
-            self._check_negatives(directions[0])
+            self._negatives_watch.look(directions[0], training=self.model.training)
             if self.symmetric:
                 directions.append(backward_direction(batch, gather=self.gather_across_devices))
             solved = [self._solve(direction) for direction in directions]
@@ -229,16 +226,6 @@ class FocalEmbeddingLoss(nn.Module):
         if not self._looked_at_norms:
             self._looked_at_norms = True
             warn_of_unit_norms(batch, self.similarity)
-
-    def _check_negatives(self, direction: Direction) -> None:
-        training = self.model.training
-        if has_negatives(direction):
-            self._seen_with_negatives.add(training)
-        elif training not in self._seen_with_negatives:
-            refuse_no_negatives(direction)
-        elif not self._warned_of_no_negatives:
-            self._warned_of_no_negatives = True
-            warn_of_no_negatives(direction, training=training)
 
     @torch.no_grad()
     def _observe(self, batch: Columns, directions: list[Direction], solved: list[tuple[InfoNCE, QueryWeights]]) -> LossObservation:

@@ -115,7 +115,7 @@ class LearnableTemperature(nn.Module):
     def divide(self, scores: Tensor) -> Tensor:
         """Logits s / tau at full precision, with the gradient of b."""
         parameter = self.parameter
-        restore(parameter)
+        restore(parameter, bounds=self._bounds)
         with without_autocast(scores):
             if torch.is_grad_enabled() and parameter.requires_grad:
                 with torch.no_grad():
@@ -123,8 +123,12 @@ class LearnableTemperature(nn.Module):
                 return full_precision(scores) * parameter.float().exp()
             return full_precision(scores) / self.current()
 
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return -math.log(self.maximum), -math.log(self.minimum)
+
     def _clamped(self, bias: Tensor) -> Tensor:
-        return bias.clamp(-math.log(self.maximum), -math.log(self.minimum))
+        return bias.clamp(*self._bounds)
 
     def extra_repr(self) -> str:
         """Both readings of the number, and its bounds."""
