@@ -30,7 +30,9 @@ intervals (seeds, then clusters of queries), those of claims corrected by Holm's
 pre-training".
 
 These are small runs of a small encoder: all-MiniLM-L6-v2 cut to two layers, with a Dense head to 256 dimensions that
-frees its norm. They say what happens at this size, and no more.
+frees its norm. They say what happens at this size, and no more. The arms are whole recipes: LoRA stages learn at ten times
+the rate of full ones, so a staged arm differs from a direct one in more than its similarity, and a gain of `pace` ranked by
+cosine is not evidence about lengths.
 """
 
 

@@ -1,9 +1,13 @@
 """The loss in a plain SentenceTransformerTrainer on a real two-layer encoder, with a learned temperature."""
 
+import copy
+import warnings
+
 import pytest
 import torch
 
 from normwise.core.config import FocalConfig, TemperatureConfig
+from normwise.core.errors import InputError
 from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import LearnableTemperature, remove_learnable_temperature
 
@@ -18,6 +22,72 @@ def small_encoder():
     encoder[0].model.encoder.layer = encoder[0].model.encoder.layer[:2]
     encoder[0].model.config.num_hidden_layers = 2
     return encoder
+
+
+def plain_trainer(encoder, loss, folder, *, rows, evaluated=0, callbacks=(), **settings):
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+
+    def data(count):
+        return Dataset.from_dict(
+            {"anchor": [f"thing number {i}" for i in range(count)], "positive": [f"the object {i} is here" for i in range(count)]}
+        )
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder), learning_rate=1e-3, use_cpu=True, report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
+        logging_steps=1, seed=1, **settings,
+    )  # fmt: skip
+    return SentenceTransformerTrainer(
+        model=encoder, args=arguments, train_dataset=data(rows), eval_dataset=data(evaluated) if evaluated else None, loss=loss,
+        callbacks=list(callbacks),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_learned_temperature_survives_a_stop_and_a_resume(small_encoder, tmp_path):
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = state.global_step == 2
+
+    def run(*, resume=False, folder="stopped", **settings):
+        encoder = copy.deepcopy(small_encoder)
+        loss = FocalEmbeddingLoss(encoder, temperature=TemperatureConfig(mode="learnable", value=0.05))
+        settings = {"max_steps": 4, "per_device_train_batch_size": 4, "save_strategy": "steps", "save_steps": 2, **settings}
+        plain_trainer(encoder, loss, tmp_path / folder, rows=20, **settings).train(resume_from_checkpoint=resume)
+        return loss
+
+    full, half, resumed = run(folder="full"), run(callbacks=[Stop()]), run(resume=True)
+    assert float(half.temperature.current()) != float(full.temperature.current())
+    assert torch.equal(resumed.temperature.parameter, full.temperature.parameter)
+    weights = full.model.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in resumed.model.state_dict().items())
+    assert not any("temperature" in path.name for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.slow
+def test_a_last_batch_of_one_row_costs_neither_training_nor_evaluation(small_encoder, tmp_path):
+    def run(rows, evaluated):
+        encoder = copy.deepcopy(small_encoder)
+        loss = FocalEmbeddingLoss(encoder, temperature=0.05)
+        sizes = {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
+        trainer = plain_trainer(
+            encoder, loss, tmp_path, rows=rows, evaluated=evaluated, num_train_epochs=1, eval_strategy="epoch", save_strategy="no", **sizes
+        )
+        trainer.train()
+        return trainer.state
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        state = run(9, 5)
+    assert state.global_step == 3
+    assert len([w for w in caught if "left out" in str(w.message)]) == 1
+    losses = [row["loss"] for row in state.log_history if "loss" in row]
+    assert losses[-1] == 0.0
+    assert all(loss > 0 for loss in losses[:-1])
+    with pytest.raises(InputError, match="zero negatives in a batch of 1 with 1 candidates"):
+        run(1, 5)
 
 
 @pytest.mark.slow

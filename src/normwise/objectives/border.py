@@ -154,8 +154,9 @@ def refuse_overflow(direction: Direction, logits: Tensor, loss: Tensor, *, simil
     column = int(wrong[0]) if len(wrong) else int(logits[row].detach().abs().argmax())
     asks, answers = ("candidate", "query") if direction.reverse else ("query", "candidate")
     sizes = [float(norms(side.detach()[at : at + 1])) for side, at in ((direction.rows, row), (direction.columns, column))]
+    dtype = str(logits.dtype).removeprefix("torch.")
     raise InputError(
         f"{asks} row {row} (norm {sizes[0]:.3g}) with {answers} column {column} (norm {sizes[1]:.3g}): a finite logit was expected, but "
-        f"similarity {similarity.value} divided by temperature {float(temperature):g} overflows {str(logits.dtype).removeprefix('torch.')}: the "
-        "norms diverged or were never in range; lower the learning rate, raise the temperature, or use similarity cosine"
+        f"similarity {similarity.value} divided by temperature {float(temperature):g} overflows {dtype}: the norms diverged or were never "
+        "in range; lower the learning rate, raise the temperature, or use similarity cosine"
     )

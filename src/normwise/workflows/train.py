@@ -219,7 +219,7 @@ def _chosen_node(trained: Trained, decision: Decision, scores: dict[str, list[Sc
     ranking = Similarity(decision.similarity).ranking.value
     means = [float(np.nanmean(one.metrics[ranking]["ndcg@10"])) for one in scores[arm]]
     seed = seeds[int(np.argmax(means))]
-    words = f" Of its {len(seeds)} seeds, the saved model is seed {seed}, the best on dev." if len(seeds) > 1 else ""
+    words = f". Of its {len(seeds)} seeds, the saved model is seed {seed}, the best on dev." if len(seeds) > 1 else ""
     return trained.last(arm, seed), words
 
 
