@@ -37,7 +37,7 @@ help:
 	@echo "make clean  delete what make built, except out/"
 
 demo: $(STAMP)
-	$(BIN)/normwise demo --out out/demo $(if $(findstring --overwrite,$(DEMO_ARGS)),,--resume) $(DEMO_ARGS)
+	$(BIN)/normwise demo --out $(if $(findstring --quick,$(DEMO_ARGS)),out/quick,out/demo) $(if $(findstring --overwrite,$(DEMO_ARGS)),,--resume) $(DEMO_ARGS)
 
 test: $(STAMP)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(TEST_ARGS)

@@ -12,18 +12,20 @@ __version__ = "0.1.0"
 
 _DOOR = {
     "Encoder": "normwise.models.encoder",
+    "FocalConfig": "normwise.core.config",
     "FocalEmbeddingLoss": "normwise.objectives.loss",
     "InputError": "normwise.core.errors",
     "NormwiseError": "normwise.core.errors",
     "PaceConfig": "normwise.core.config",
     "Similarity": "normwise.core.similarity",
     "StageConfig": "normwise.core.config",
+    "TemperatureConfig": "normwise.core.config",
     "evaluate": "normwise.workflows.evaluate",
     "train": "normwise.workflows.train",
 }
 
 if TYPE_CHECKING:
-    from normwise.core.config import PaceConfig, StageConfig
+    from normwise.core.config import FocalConfig, PaceConfig, StageConfig, TemperatureConfig
     from normwise.core.errors import InputError, NormwiseError
     from normwise.core.similarity import Similarity
     from normwise.models.encoder import Encoder
@@ -33,12 +35,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Encoder",
+    "FocalConfig",
     "FocalEmbeddingLoss",
     "InputError",
     "NormwiseError",
     "PaceConfig",
     "Similarity",
     "StageConfig",
+    "TemperatureConfig",
     "evaluate",
     "train",
 ]

@@ -272,9 +272,10 @@ def data_export(
 def data_check(
     context: typer.Context,
     path: Annotated[str, typer.Argument(help="A BEIR folder, a file of named columns or a built-in set.")],
+    model: Annotated[str | None, typer.Option("--model", help="Also count texts longer than this encoder reads.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Look for what spoils training: empty and repeated texts, truncation, leakage between train and test.
+    """Look for what spoils training: empty and repeated texts, leakage between train and test; with --model, truncation.
 
     Exit code 2 says that training would refuse these data.
     """
@@ -282,7 +283,7 @@ def data_check(
     def work() -> Any:
         from normwise.workflows.data import check
 
-        return check(path)
+        return check(path, model=model)
 
     found = _do(context, work, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
     if found.refusals:

@@ -41,6 +41,8 @@ def show_training(result: TrainResult) -> None:
     """Show every run with its intervals, the paired comparisons, the claims, the decision and where things are."""
     console = stdout_console()
     console.print(f"data: {result.data}")
+    for warning in result.warnings:
+        console.print(f"WARNING: {warning}")
     for note in result.data_notes:
         console.print(f"note: {note}")
     _show_metrics(console, "run", [(f"{run.name} ({run.similarity})", run.metrics) for run in result.runs])

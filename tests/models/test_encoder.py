@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,18 @@ def encoder(make_small):
     return Encoder(make_small(query_prompt="query: ", candidate_prompt="text: "), similarity="query_normalized")
 
 
+@pytest.fixture(scope="module")
+def saved_folder(make_small, tmp_path_factory):
+    st, out = make_small(query_prompt="query: "), tmp_path_factory.mktemp("saved") / "model"
+    save_encoder(st, out, contract=describe_encoder(st, similarity=Similarity.QUERY_NORMALIZED), card_text="# Card\n")
+    return out
+
+
 @pytest.fixture
-def folder(make_small, tmp_path):
-    st = make_small(query_prompt="query: ")
-    save_encoder(st, tmp_path / "model", contract=describe_encoder(st, similarity=Similarity.QUERY_NORMALIZED), card_text="# Card\n")
-    return tmp_path / "model"
+def folder(saved_folder, tmp_path):
+    copy = Path(shutil.copytree(saved_folder, tmp_path / "model"))
+    yield copy
+    shutil.rmtree(copy)  # a copy for each test is much to keep
 
 
 def test_vectors_are_raw_float32_in_order_with_prompts(encoder):

@@ -151,7 +151,7 @@ class ReportFigures(Record):
 
 
 class TrainResult(Record):
-    """What `normwise train` and `normwise demo` print and save."""
+    """What `normwise train` and `normwise demo` print and save; `warnings` are what a reader must know before the verdict."""
 
     runs: tuple[RunResult, ...]
     decision: Decision
@@ -159,6 +159,7 @@ class TrainResult(Record):
     claims: Mapping[str, Outcome] = Field(default_factory=dict)
     data: str
     data_notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     hygiene: Mapping[str, Any] = Field(default_factory=dict)
     settings: Mapping[str, Any] = Field(default_factory=dict)
     figures: ReportFigures = ReportFigures()

@@ -17,6 +17,7 @@ from normwise.data.texts import normalize_text, text_problem
 
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 _SHOWN = 5
+_MUCH = 0.25
 _CONTRADICTION = "the positive is also an explicit negative of its query"
 _COUNTED = 20_000
 
@@ -98,6 +99,13 @@ def check_data(data: RetrievalData, *, token_counter: TokenCounter | None = None
         _check_dev_in_test(data, found)
     _check_judgements(data, found)
     truncated = _truncated(data, token_counter, max_tokens) if token_counter is not None and max_tokens is not None else {}
+    for side, share in truncated.items():
+        if share > _MUCH:
+            found.warn(
+                f"truncated {side}",
+                round(share * 100),
+                f"{share:.0%} of {side} are longer than the {max_tokens} tokens that the encoder reads",
+            )
     no_answer = sum(part.no_answer for part in (data.dev, data.test) if part is not None)
     if no_answer:
         found.warn(

@@ -31,12 +31,14 @@ class _Record:
     Attributes:
         notes: the notes that this process wrote or has read already; any other one came with a loaded state.
         look: in which of training (True) and evaluation (False) a loaded state has still to be looked for.
+        loaded: whether the model was loaded and no step was taken since.
         given: whether the value was set by hand from a saved state.
         bounds: least and greatest value in use; a note may lie one step outside of them.
     """
 
     notes: list[torch.Tensor] = field(default_factory=list)
     look: set[bool] = field(default_factory=lambda: {True, False})
+    loaded: bool = False
     given: bool = False
     bounds: tuple[float, float] = (-math.inf, math.inf)
 
@@ -60,6 +62,7 @@ def look_again(parameter: nn.Parameter, *, given: bool = False) -> None:
     """The model was loaded, or (`given`) the value was restored by hand: an optimizer's state may have come with it."""
     record = _record(parameter)
     record.look = {True, False}
+    record.loaded = record.loaded or not given
     record.given = record.given or given
 
 
@@ -104,6 +107,7 @@ def _refuse_reset(optimizer: Optimizer, arguments: Any, keywords: Any) -> None:
         elif not record.knows(note):
             _refuse_other_value(note, parameter, record)
             record.notes.append(note)
+        record.loaded = False
 
 
 def _refuse_other_value(note: torch.Tensor, parameter: nn.Parameter, record: _Record) -> None:
@@ -116,10 +120,11 @@ def _refuse_other_value(note: torch.Tensor, parameter: nn.Parameter, record: _Re
 
 
 def _warn_of_no_note(entry: Mapping[str, Any], parameter: nn.Parameter, record: _Record) -> None:
-    if not record.notes and not record.given and float(entry.get("step", 0)) > 0:
+    resumed = record.loaded or float(entry.get("step", 0)) > 0
+    if resumed and not record.notes and not record.given:
         warnings.warn(
-            f"the optimizer was resumed from a checkpoint that holds no learned temperature: it starts again at "
-            f"{math.exp(-float(parameter.detach())):g}; call load_temperature_state with the saved state",
+            f"the model or the optimizer was loaded, but no learned temperature came with the optimizer's state: it starts at "
+            f"{math.exp(-float(parameter.detach())):g}; to resume a run, load the optimizer too or call load_temperature_state",
             stacklevel=2,
         )
 

@@ -26,6 +26,7 @@ def train_view(result: TrainResult) -> dict[str, Any]:
     return {
         "title": f"normwise: {result.decision.run or result.decision.similarity} on {result.data}",
         "data": result.data,
+        "warnings": result.warnings,
         "headline": words.headline(result.decision),
         "reason": result.decision.reason or "The record gives no reason.",
         "length_words": words.length_words(result.decision.similarity),

@@ -17,18 +17,16 @@ def angular_gate(before: np.ndarray, after: np.ndarray) -> GateReport:
         after: (B,) the same after it.
 
     Returns:
-        A report that passes when the mean rose; the paired standard error is given.
+        A report that passes when the mean rose by more than two of its paired standard errors.
     """
     difference = after - before
     difference = difference[np.isfinite(difference)]
     mean = float(difference.mean()) if len(difference) else float("nan")
     error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else float("nan")
-    passed = bool(mean > 0)
-    words = f"cosine nDCG@10 on dev moved by {mean:+.4f} (standard error {error:.4f}) over the stage: " + (
-        "the angles improved"
-        if passed
-        else "the angles did not improve, so the next stage starts from no better directions than this one did"
-    )
+    passed = bool(mean > 2 * error) if np.isfinite(error) else bool(mean > 0)
+    worse = "the angles did not improve, so the next stage starts from no better directions than this one did"
+    told = "the angles improved" if passed else "within two standard errors, so no improvement is shown" if mean > 0 else worse
+    words = f"cosine nDCG@10 on dev moved by {mean:+.4f} (standard error {error:.4f}) over the stage: {told}"
     figures = {"before": float(np.nanmean(before)), "after": float(np.nanmean(after)), "difference": mean, "standard_error": error}
     return GateReport(name="angular_quality", passed=passed, words=words, figures=figures)
 

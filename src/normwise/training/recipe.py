@@ -176,6 +176,8 @@ class Recipe:
         model = SentenceTransformer(str(start.model), local_files_only=True)
         temperature, gates = self._switch_once(node, model, stages, start)
         run = self._run(node, stages, self._keep_steps(stages))
+        if done := max(complete_checkpoints(node.folder / "checkpoints"), default=0):
+            self.log(f"stage {stage.name!r} goes on from step {done}")
         result = train_stage(model, stage, run, node.folder / "checkpoints", temperature=temperature)
         if stage.trainable is Trainable.LORA:
             gates.append(merge_lora(model, PROBE_TEXTS, tolerance=self.config.merge_tolerance))

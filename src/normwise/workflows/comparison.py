@@ -15,7 +15,7 @@ from normwise.core.files import write_bytes
 from normwise.core.records import METRICS, Comparison, Interval, MetricTable, Outcome, ReportFigures
 from normwise.data.sets import Judged
 from normwise.theory.bootstrap import hierarchical_interval, holm_levels, paired_difference_interval, paired_hierarchical_interval
-from normwise.theory.decision import outcome
+from normwise.theory.decision import MINIMUM_SEEDS, outcome
 from normwise.theory.directions import normalize, norms
 from normwise.theory.plane import norm_percentiles, principal_plane
 from normwise.workflows.ranked import geometry_figures, rank
@@ -87,6 +87,9 @@ def score_split(queries: np.ndarray, candidates: np.ndarray, judged: Judged, *, 
     """Score one model on one split under both rankings, and describe its geometry."""
     ranked = rank(queries, candidates, judged.relevance)
     geometry = geometry_figures(queries, candidates, ranked, seed=seed)
+    if geometry.get("e3_affine") is None:
+        # Too few candidates for the closed forms: what the weaker tests leave over is no freedom.
+        geometry["radial_freedom"] = None
     return Scores(metrics=ranked.metrics, geometry={key: np.nan if value is None else value for key, value in geometry.items()})
 
 
@@ -158,6 +161,7 @@ def judge_claims(
         lower = np.array([one.geometry.get(claim.figure, np.nan) for one in scores[claim.lower[0]]])
         return paired_difference_interval(upper, lower, np.arange(seeds), level=level, samples=samples, seed=seed)
 
+    few = "" if seeds >= MINIMUM_SEEDS else f" ({seeds} seed{'s' * (seeds != 1)}; a verdict needs {MINIMUM_SEEDS})"
     outcomes: dict[str, Outcome] = {}
     comparisons = []
     levels = holm_levels([lambda level, claim=claim: difference(claim, level) for claim in claims])
@@ -171,7 +175,7 @@ def judge_claims(
                 split=split,
                 difference=interval,
                 level=level,
-                words=f"{claim.name}: {outcomes[claim.name]}",
+                words=f"{claim.name}: {outcomes[claim.name]}{few}",
             )
         )
     return outcomes, tuple(comparisons)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from normwise.core.config import DataConfig
+from normwise.core.config import DataConfig, ModelConfig
 from normwise.core.records import Record
 from normwise.data.builtin import list_sets
 from normwise.data.export import check_target, export_beir
-from normwise.data.hygiene import HygieneReport, TokenCounter, check_data, set_sizes
+from normwise.data.hygiene import HygieneReport, check_data, set_sizes
 from normwise.data.load import load_data
 from normwise.data.texts import printable
 
@@ -81,8 +81,7 @@ def check(
     *,
     roots: Sequence[str] | None = None,
     seed: int = 0,
-    token_counter: TokenCounter | None = None,
-    max_tokens: int | None = None,
+    model: str | None = None,
 ) -> HygieneReport:
     """Load a set by name, file or folder and report on its hygiene.
 
@@ -90,8 +89,7 @@ def check(
         name: as `DataConfig.name`.
         roots: as `DataConfig.roots`.
         seed: of splits.
-        token_counter: maps texts to numbers of tokens; see `check_data`.
-        max_tokens: what the model reads.
+        model: a hub id or folder, whose tokens are counted and whose limit is held against them; None counts none.
 
     Returns:
         The report; its `refusals` are what training would refuse.
@@ -99,7 +97,14 @@ def check(
     Raises:
         InputError: the data cannot be loaded; row-level problems name file, row and column.
     """
-    return check_data(load_data(_config(name, roots, None), seed=seed), token_counter=token_counter, max_tokens=max_tokens)
+    data = load_data(_config(name, roots, None), seed=seed)
+    if model is None:
+        return check_data(data)
+    from normwise.models.loading import load_base
+    from normwise.models.tokens import token_counter
+
+    encoder = load_base(ModelConfig.read({"name": model}, source="model"))
+    return check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
 
 
 def _config(name: str, roots: Sequence[str] | None, limits: Mapping[str, int] | None) -> DataConfig:

@@ -135,4 +135,7 @@ def demo(
         WorkError: training or saving failed; a later call with `resume` goes on.
     """
     config = demo_config(quick=quick, data=data)
-    return train(config, out, resume=resume, overwrite=overwrite, command=command, progress=progress, log=log)
+    smoke = ("Smoke run: a few steps on a few hundred candidates, to see that everything works. Its figures mean nothing.",)
+    return train(
+        config, out, resume=resume, overwrite=overwrite, command=command, progress=progress, log=log, warnings=smoke if quick else ()
+    )

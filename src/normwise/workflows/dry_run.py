@@ -101,7 +101,7 @@ def plan(
         truncated=job.hygiene.truncated,
         stages=stages,
         hygiene=job.hygiene.model_dump(mode="json"),
-        notes=(*job.data.notes, *notes),
+        notes=(*job.warnings, *job.data.notes, *notes),
     )
 
 

@@ -20,6 +20,7 @@ from normwise.data.batches import BatchPlan, choose_plan
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+from normwise.models.freedom import norm_freedom
 from normwise.models.loading import load_base
 from normwise.models.tokens import token_counter
 from normwise.models.trainable import check_stage
@@ -42,6 +43,7 @@ class Job:
         test: judged queries that are reported on, once.
         hygiene: what the data check found.
         encoder: the encoder before any training.
+        warnings: what a reader of the result must know first.
         log: receives one line of words per event.
         progress: draw progress bars.
     """
@@ -53,6 +55,7 @@ class Job:
     test: Judged
     hygiene: HygieneReport
     encoder: SentenceTransformer
+    warnings: tuple[str, ...]
     log: Log
     progress: bool
 
@@ -109,8 +112,9 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
     _check_stages(config, data.train, encoder)
     hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
     hygiene.require_ok()
-    for warning in hygiene.warnings:
-        log(f"data: {warning}")
+    warnings = (*_norm_warning(config, encoder), *_negatives_warning(config, data.train), *hygiene.warnings)
+    for warning in warnings:
+        log(f"warning: {warning}")
     log(f"{len(data.train)} pairs to train on; dev {len(data.dev)}, test {len(data.test)} queries over {len(data.test.corpus)} candidates")
     return Job(
         config=config,
@@ -120,9 +124,31 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
         test=data.test,
         hygiene=hygiene,
         encoder=encoder,
+        warnings=warnings,
         log=log,
         progress=progress,
     )
+
+
+def _norm_warning(config: PaceConfig, encoder: SentenceTransformer) -> tuple[str, ...]:
+    """Say it beforehand when stages under a similarity that reads norms meet an encoder whose norm is bound to its direction."""
+    reads_norms = any(not stage.similarity.normalizes_candidate for stages in config.arms.values() for stage in stages)
+    gate = norm_freedom(encoder)
+    return (f"this encoder's norm cannot move on its own: {gate.words}",) if reads_norms and not gate.passed else ()
+
+
+def _negatives_warning(config: PaceConfig, pairs: TrainingPairs) -> tuple[str, ...]:
+    """Say it when explicit negatives stay unused; refuse settings that want some where there are none."""
+    given = max((len(own) for own in pairs.negatives), default=0)
+    wanted = [stage for stages in config.arms.values() for stage in stages if stage.hard_negatives]
+    if wanted and not given:
+        raise InputError(
+            f"stage {wanted[0].name!r}: hard_negatives = {wanted[0].hard_negatives}, but the data have no column negative or negatives: "
+            "set it to 0, or add them"
+        )
+    if given and not wanted:
+        return (f"the data have explicit negatives (up to {given} per query), and no stage uses them: set hard_negatives",)
+    return ()
 
 
 def _check_stages(config: PaceConfig, pairs: TrainingPairs, encoder: SentenceTransformer) -> None:

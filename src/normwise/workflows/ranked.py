@@ -21,6 +21,7 @@ Relevance = Sequence[Mapping[int, float]]
 PerQuery = dict[str, dict[str, np.ndarray]]
 
 _BOUND = 0.01
+_UNIT = 1e-5
 _HUB = 0.1
 _HUB_QUERIES = 20
 
@@ -96,6 +97,11 @@ def geometry_figures(queries: np.ndarray, candidates: np.ndarray, ranked: Ranked
 def vector_notes(ranked: Ranked, evaluation: Evaluation, *, ids: Sequence[str] | None) -> list[str]:
     """Return what a reader of the figures must know: zero vectors, a norm bound to the direction, weak tests, hubs."""
     figures, notes = evaluation.geometry, _zero_notes(ranked)
+    spreads = [figures.get(f"norm_cv_{side}") for side in ("queries", "candidates")]
+    if all(spread is not None and spread < _UNIT for spread in spreads):
+        notes.append(
+            "all norms are equal: these vectors were normalized (or carry none), so dot and cosine rank alike; compare raw vectors"
+        )
     freedom, test = figures.get("radial_freedom"), deciding_test(figures)
     if freedom is not None and freedom < _BOUND:
         notes.append(

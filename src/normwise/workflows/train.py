@@ -68,6 +68,7 @@ def train(
     command: str = "normwise train",
     progress: bool = False,
     log: Callable[[str], None] | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> TrainResult:
     """Train every arm of a config, decide on dev, report on test, save the chosen model, and draw the page.
 
@@ -81,6 +82,7 @@ def train(
         command: what the page shows as the command to reproduce.
         progress: draw progress bars.
         log: receives one line of words per event.
+        warnings: what a reader of the result must know first; more are added by the data check.
 
     Returns:
         Runs, decision, claims and where the model and the page are; the same stands in `result.json`.
@@ -107,7 +109,7 @@ def train(
     barrier()
     trained = _train_arms(job, out / "work")
     if main:
-        _conclude(trained, out, command=command, started=started)
+        _conclude(trained, out, command=command, started=started, warnings=warnings)
         folder.close()
         shutil.rmtree(out / "work", ignore_errors=True)
     barrier()
@@ -142,7 +144,7 @@ def _train_arms(job: Job, work: Path) -> Trained:
     return Trained(job=job, nodes=nodes, base=base)
 
 
-def _conclude(trained: Trained, out: Path, *, command: str, started: float) -> None:
+def _conclude(trained: Trained, out: Path, *, command: str, started: float, warnings: tuple[str, ...]) -> None:
     """Decide on dev, then look at test once, save the chosen model, and report."""
     job = trained.job
     config, log = job.config, job.log
@@ -168,6 +170,7 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float) -> N
         claims=outcomes,
         data=job.data.name,
         data_notes=job.data.notes,
+        warnings=(*warnings, *job.warnings),
         hygiene=job.hygiene.model_dump(mode="json"),
         settings=config.model_dump(mode="json"),
         figures=report_figures(*vectors, seed=0),
