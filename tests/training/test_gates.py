@@ -37,9 +37,16 @@ def test_a_shift_of_all_logits_of_a_query_does_not_count():
 
 
 def test_angular_gate_leaves_unanswered_queries_out():
-    gate = angular_gate(np.array([0.2, np.nan, 0.4]), np.array([0.5, np.nan, 0.5]))
+    gate = angular_gate(np.array([0.2, np.nan, 0.4]), np.array([0.5, np.nan, 0.65]))
     assert gate.passed
-    assert gate.figures["difference"] == pytest.approx(0.2)
+    assert gate.figures["difference"] == pytest.approx(0.275)
+
+
+def test_angular_gate_does_not_sell_chance():
+    gate = angular_gate(np.array([0.2, 0.4, 0.4]), np.array([0.5, 0.5, 0.35]))
+    assert gate.figures["difference"] > 0
+    assert not gate.passed
+    assert "no improvement is shown" in gate.words
 
 
 def test_angular_gate_says_when_angles_did_not_improve():

@@ -55,7 +55,16 @@ def test_check_refuses_a_split_that_judges_nothing(pairs, tmp_path):
 
 
 def test_check_reports(pairs):
-    report = check(str(pairs), token_counter=lambda texts: [len(text) for text in texts], max_tokens=2)
+    report = check(str(pairs))
     assert report.ok
-    assert 0 < report.truncated["candidates"] < 1
+    assert report.truncated == {}
     assert json.loads(report.to_json())["rows"]["train pairs"] == 32
+
+
+@pytest.mark.slow
+def test_check_counts_truncation_with_an_encoder(tmp_path, small_model):
+    rows = [{"query": f"find item {number}", "positive": f"item {number} " + "and so on " * (20 * (number % 2))} for number in range(40)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = check(str(tmp_path / "pairs.jsonl"), model=str(small_model))
+    assert report.truncated["candidates"] == pytest.approx(0.5)
+    assert any("50% of candidates are longer than the 16 tokens" in warning for warning in report.warnings)

@@ -195,11 +195,10 @@ def test_the_dry_run_counts_what_a_query_is_told_apart_from(beir, small_model, t
     arms = {
         "plain": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3}],
         "uniform": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3, "negatives": {"source": "uniform", "count": 50}}],
-        "hard": [{"name": "s", "temperature": 0.1, "batch_size": 8, "steps": 3, "hard_negatives": 4}],
         "large": [{"name": "s", "temperature": 0.1, "batch_size": 1000, "steps": 3}],
     }
     report = plan(config_of(beir, small_model, arms=arms, claims=[]), out=tmp_path / "out")
-    assert {stage.arm: stage.negatives_per_query for stage in report.stages} == {"plain": 7, "uniform": 50, "hard": 7, "large": 71}
+    assert {stage.arm: stage.negatives_per_query for stage in report.stages} == {"plain": 7, "uniform": 50, "large": 71}
     assert {stage.arm: stage.pairs_seen for stage in report.stages}["large"] == 3 * 72
     assert report.training_pairs == 72
     assert not (tmp_path / "out").exists()
@@ -260,3 +259,23 @@ def test_a_complete_run_is_tidied_when_it_is_shown_again(finished, beir, small_m
     (out / "work" / "node").mkdir(parents=True)
     assert train(config_of(beir, small_model), out, resume=True) == result
     assert not (out / "work").exists()
+
+
+def test_explicit_negatives_that_are_not_there_are_refused(beir, small_model, tmp_path):
+    config = config_of(beir, small_model, arms={"a": [{"name": "s", "temperature": 0.1, "hard_negatives": 1}]}, claims=[])
+    with pytest.raises(InputError, match="stage 's': hard_negatives = 1, but the data have no column negative"):
+        train(config, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_explicit_negatives_that_nobody_uses_are_said(small_model, tmp_path):
+    rows = [{"query": f"find the {noun}", "positive": f"def {noun}()", "negatives": [f"class {noun}"]} for noun in map(str, range(40))]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = config_of(tmp_path / "pairs.jsonl", small_model, arms={"a": [{"name": "s", "temperature": 0.1}]}, claims=[])
+    assert any("no stage uses them: set hard_negatives" in note for note in plan(config).notes)
+
+
+def test_a_bound_norm_is_said_beforehand(beir):
+    arms = {"a": [{"name": "s", "similarity": "dot", "temperature": 1.0}]}
+    config = PaceConfig.read({"data": {"name": str(beir)}, "model": {"name": "all-MiniLM-L6-v2", "layers": 1}, "arms": arms})
+    assert any("norm cannot move on its own" in note for note in plan(config).notes)
