@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,11 @@ class Job:
     log: Log
     progress: bool
 
+    @cached_property
+    def data_hash(self) -> str:
+        """See `data_fingerprint`; read once, whatever the number of seeds."""
+        return data_fingerprint(self.data)
+
     def recipe(self, seed: int, work: Path) -> Recipe:
         """The recipe that trains the arms for one seed."""
         batch = self.config.evaluation_batch
@@ -69,7 +75,7 @@ class Job:
             plan=self._plan,
             seed=seed,
             work=work,
-            data_fingerprint=data_fingerprint(self.data),
+            data_fingerprint=self.data_hash,
             embed=lambda model, texts, prompt: embed(model, texts, prompt, batch_size=batch),
             dev_cosine=dev_cosine_ndcg(self.dev, batch_size=batch),
             log=self.log,
