@@ -514,5 +514,5 @@ def test_the_repr_and_the_config_say_what_is_done():
 
 @pytest.mark.parametrize("number", [np.float32(0.25), np.float64(0.25), np.int64(2), 2])
 def test_a_measured_temperature_may_be_a_number_of_numpy(number):
-    loss = FocalEmbeddingLoss(Positional(), similarity="dot", temperature=number, focal=None)
+    loss = FocalEmbeddingLoss(torch.nn.Identity(), similarity="dot", temperature=number, focal=None)
     assert float(loss.temperature.current()) == float(number)
