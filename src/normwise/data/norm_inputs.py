@@ -15,7 +15,7 @@ from normwise.data.parquet_vectors import ParquetRows
 from normwise.data.row_files import FileRows
 from normwise.data.safetensors_tables import is_checkpoint, open_table
 from normwise.data.token_strings import token_strings
-from normwise.data.vectors import _header, _refuse_other_size
+from normwise.data.vectors import npy_header, refuse_other_size
 from normwise.theory.norm_summary import Rows
 
 _SAVE = "write it with numpy.save(path, vectors)"
@@ -117,10 +117,10 @@ def _behind_map(vectors: np.memmap) -> FileRows | None:
 
 def _open_npy(path: Path) -> FileRows:
     with reading(path), path.open("rb") as file:
-        shape, in_columns, dtype = _header(file, path)
+        shape, in_columns, dtype = npy_header(file, path)
         offset = file.tell()
     _check_shape(str(path), shape, dtype)
-    _refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
+    refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
     return FileRows(path, offset=offset, shape=(shape[0], shape[1]), stored=dtype.str, in_columns=in_columns)
 
 

@@ -85,7 +85,7 @@ def norm_freedom(st: SentenceTransformer, *, texts: Sequence[str] = PROBE_TEXTS)
     vectors = probe_vectors(st, texts).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
     terminal = terminal_norm(st, texts[: min(4, len(texts))])
-    kind, constraint, why = _structure(st, terminal)
+    kind, constraint, why = ending(st, terminal)
     figures: dict[str, float | None] = {
         "radial_freedom": None,
         "closed_form_error": None,
@@ -186,7 +186,7 @@ def _vector(module: Any, name: str, width: int, default: float) -> np.ndarray:
     return np.full(width, default) if value is None else value.detach().double().cpu().numpy()
 
 
-def _structure(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
+def ending(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
     modules = list(st.children())
     if ends_in_normalize(st):
         return "unit", None, "the model ends in a Normalize module, which makes every norm 1"

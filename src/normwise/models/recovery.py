@@ -8,7 +8,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError
-from normwise.models.freedom import Constraint, _structure, norm_freedom, terminal_norm
+from normwise.models.freedom import Constraint, ending, norm_freedom, terminal_norm
 from normwise.models.probe import PROBE_TEXTS
 from normwise.models.structure import strip_normalize
 from normwise.theory.norm_summary import Rows, row_blocks
@@ -50,7 +50,7 @@ def closed_form(st: SentenceTransformer) -> tuple[Constraint, float, str]:
     strip_normalize(st)
     report = norm_freedom(st)
     error = report.figures["closed_form_error"]
-    _, constraint, _ = _structure(st, terminal_norm(st, PROBE_TEXTS[:4]))
+    _, constraint, _ = ending(st, terminal_norm(st, PROBE_TEXTS[:4]))
     if report.passed or constraint is None or error is None:
         raise InputError(f"norms cannot be recovered from this model's unit vectors: {report.words}; {_AGAIN}")
     return constraint, error, report.words
