@@ -82,6 +82,12 @@ def section(name: str, result: TrainResult) -> str:
         ["run", "ranked by", *METRICS, "nDCG@10 by seed"],
         [[run.name, run.similarity, *(interval(run.metrics[m]) for m in METRICS), by_seed(run)] for run in result.runs],
     )
+    alike = [run for run in result.runs if run.one_query_per_candidate]
+    by_candidate = rows(
+        ["run", "ranked by", *METRICS],
+        [[run.name, run.similarity, *(interval(run.one_query_per_candidate[m]) for m in METRICS)] for run in alike],
+    )
+    told_alike = "Queries are drawn as in use above; with one query per candidate (every relevant candidate counts once):"
     claimed = [one for one in result.comparisons if one.split == "test"]
     verdicts = rows(
         ["claim", "difference", "corrected interval", "verdict"],
@@ -99,6 +105,7 @@ def section(name: str, result: TrainResult) -> str:
         told,
         decision,
         metrics,
+        *([told_alike, by_candidate] if alike else []),
         verdicts,
         "Geometry of the test vectors (means over seeds):",
         geometry,

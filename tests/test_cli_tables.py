@@ -107,3 +107,23 @@ def test_rows_share_one_table(capsys):
     cli_tables.show_rows("sets", [{"name": "a", "available": True}, {"name": "b", "available": False}])
     out = capsys.readouterr().out
     assert [word for word in ("name", "available", "a", "yes", "b", "no") if word not in out] == []
+
+
+def test_bytes_are_shown_in_the_unit_that_people_read(capsys):
+    cli_tables.show_rows("stages", [{"memory_bytes": 3 * 2**30 + 2**29}, {"memory_bytes": 7 * 2**20}, {"memory_bytes": None}])
+    out = capsys.readouterr().out
+    assert "3.50 GiB" in out
+    assert "7 MiB" in out
+    assert "undefined" in out
+
+
+def test_one_query_per_candidate_stands_in_a_table_of_its_own(capsys):
+    alike = {"cosine": {name: interval(0.25) for name in METRICS}}
+    cli_tables.show_evaluation(
+        Evaluation(
+            model="m", data="d", queries=2, candidates=3, clusters=2, similarities={"cosine": FIGURES}, one_query_per_candidate=alike
+        )
+    )
+    out = capsys.readouterr().out
+    assert "one query per candidate" in out
+    assert out.count("0.250 [0.150, 0.350]") == len(METRICS)

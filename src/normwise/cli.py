@@ -180,7 +180,7 @@ def evaluate(
     qrels: Annotated[
         Path | None, typer.Option("--qrels", help="Judgements of --vectors by row number; without it query row i asks for candidate row i.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="Which judged queries of --data: test (the default) or dev.")] = None,
+    split: Annotated[str | None, typer.Option("--split", help="test or dev; without it test, and every row of a file of pairs.")] = None,
     similarity: Annotated[str, typer.Option("--similarity", help="all, or one of the four similarities.")] = "all",
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
     as_json: Json = False,
@@ -201,7 +201,7 @@ def evaluate(
             raise InputError("--qrels judges --vectors; the judgements of --data come with it: leave --qrels out")
         from normwise.workflows.evaluate import evaluate as run
 
-        return run(model, data, split=split or "test", similarity=similarity, progress=sys.stderr.isatty(), report=report)
+        return run(model, data, split=split, similarity=similarity, progress=sys.stderr.isatty(), report=report)
 
     cli_work.do(context, work, cli_tables.show_evaluation, as_json=as_json)
 

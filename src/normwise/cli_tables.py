@@ -28,7 +28,9 @@ def show_evaluation(result: Evaluation) -> None:
     console = stdout_console()
     console.print(f"{result.model} on {result.data} ({result.split})")
     console.print(f"{result.queries} queries in {result.clusters} clusters, {result.candidates} candidates")
-    _show_metrics(console, "similarity", [(name, metrics) for name, metrics in result.similarities.items()])
+    _show_metrics(console, "similarity", list(result.similarities.items()))
+    if result.one_query_per_candidate:
+        _show_metrics(console, "one query per candidate", list(result.one_query_per_candidate.items()))
     if result.geometry:
         _show_pairs(console, "geometry", result.geometry)
     for note in result.notes:
@@ -46,6 +48,9 @@ def show_training(result: TrainResult) -> None:
     for note in result.data_notes:
         console.print(f"note: {note}")
     _show_metrics(console, "run", [(f"{run.name} ({run.similarity})", run.metrics) for run in result.runs])
+    alike = [(f"{run.name} ({run.similarity})", run.one_query_per_candidate) for run in result.runs if run.one_query_per_candidate]
+    if alike:
+        _show_metrics(console, "one query per candidate", alike)
     for comparison in result.comparisons:
         console.print(
             f"{comparison.candidate} against {comparison.baseline}, {comparison.metric} on {comparison.split}: "
@@ -66,7 +71,8 @@ def show_record(title: str, record: Record) -> None:
     tables = {
         name: rows for name, rows in values.items() if isinstance(rows, list) and rows and all(isinstance(row, Mapping) for row in rows)
     }
-    _show_pairs(stdout_console(), title, dict(_flat({name: value for name, value in values.items() if name not in tables})))
+    pairs = dict(_flat({name: value for name, value in values.items() if name not in tables}))
+    _show_pairs(stdout_console(), title, {name: _named_text(name, value) for name, value in pairs.items()})
     for name, rows in tables.items():
         show_rows(name, rows)
 
@@ -80,7 +86,7 @@ def show_rows(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for name in rows[0] if rows else ():
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(_text(value) for value in row.values()))
+        table.add_row(*(_named_text(name, value) for name, value in row.items()))
     stdout_console().print(table)
 
 
@@ -144,6 +150,13 @@ def _interval(value: Interval) -> str:
     if value.ci_low is None or value.ci_high is None:
         return f"{value.mean:.3f}"
     return f"{value.mean:.3f} [{value.ci_low:.3f}, {value.ci_high:.3f}]"
+
+
+def _named_text(name: str, value: Any) -> str:
+    """A value as text; a number of bytes, known by its name, in the unit that people read."""
+    if not name.endswith("_bytes") or not isinstance(value, int):
+        return _text(value)
+    return f"{value / 2**30:.2f} GiB" if value >= 2**30 else f"{value / 2**20:.0f} MiB"
 
 
 def _text(value: Any) -> str:

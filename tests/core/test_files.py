@@ -163,31 +163,33 @@ def open_run(path, *, fingerprint=A, resume=False, overwrite=False):
 def test_a_run_goes_on_where_it_stopped(tmp_path):
     run = open_run(tmp_path / "run")
     assert not run.complete
-    assert run.done("stage") is None
-    run.finish("stage", {"steps": 3})
+    run.start()
+    write_text(tmp_path / "run" / "stage.json", "{}")
     again = open_run(tmp_path / "run", resume=True)
-    assert again.done("stage") == {"steps": 3}
+    again.start()
+    assert not again.complete
+    assert (tmp_path / "run" / "stage.json").read_text() == "{}"
     again.close()
     assert open_run(tmp_path / "run", resume=True).complete
 
 
 def test_resume_starts_a_run_where_there_is_none(tmp_path):
     (tmp_path / "empty").mkdir()
-    assert open_run(tmp_path / "empty", resume=True).done("x") is None
-    assert open_run(tmp_path / "new", resume=True).done("x") is None
+    assert not open_run(tmp_path / "empty", resume=True).complete
+    assert not open_run(tmp_path / "new", resume=True).complete
 
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_run_is_not_used_again_unasked(tmp_path, complete):
     run = open_run(tmp_path)
-    run.finish("stage", {})
+    run.start()
     if complete:
         run.close()
     with pytest.raises(InputError, match=("a complete" if complete else "an unfinished") + " run: pass --resume .* or --overwrite"):
         open_run(tmp_path)
     with pytest.raises(InputError, match="started with other settings"):
         open_run(tmp_path, fingerprint=B, resume=True)
-    assert open_run(tmp_path, fingerprint=B, overwrite=True).done("stage") is None
+    assert not open_run(tmp_path, fingerprint=B, overwrite=True).complete
 
 
 def test_foreign_folders_are_never_deleted(tmp_path):
@@ -200,13 +202,13 @@ def test_foreign_folders_are_never_deleted(tmp_path):
     assert everything_in(tmp_path) == ["thesis.tex"]
 
 
-STATE = {"fingerprint": A, "complete": False, "done": {}}
+STATE = {"fingerprint": A, "complete": False}
 
 
 @pytest.mark.parametrize(
     "state",
     ["[1]", "null", "{", "{}", '"text"', "[" * 100_000, '{"fingerprint": ' + "9" * 5000 + "}", b"\xff\xfe"]
-    + [json.dumps({**STATE, **change}) for change in ({"fingerprint": "a"}, {"fingerprint": 5}, {"complete": 1}, {"done": []})]
+    + [json.dumps({**STATE, **change}) for change in ({"fingerprint": "a"}, {"fingerprint": 5}, {"complete": 1})]
     + [json.dumps({key: value for key, value in STATE.items() if key != left_out}) for left_out in STATE],
 )
 @pytest.mark.parametrize("flags", [{}, {"resume": True}, {"overwrite": True}])
@@ -219,12 +221,12 @@ def test_a_state_file_of_others_makes_no_run(tmp_path, state, flags):
 
 def test_a_state_file_of_ours_makes_one(tmp_path):
     write_json(tmp_path / "state.json", STATE)
-    assert open_run(tmp_path, resume=True).done("x") is None
+    assert not open_run(tmp_path, resume=True).complete
 
 
 def finished_run(path):
     run = open_run(path)
-    run.finish("stage", {"steps": 3})
+    run.start()
     (path / "work").mkdir()
     write_text(path / "work" / "weights", "1")
     write_text(path / "report.html", "old")
@@ -241,7 +243,7 @@ def test_overwriting_deletes_the_old_run_and_nothing_else(tmp_path):
     fresh.start()
     assert everything_in(tmp_path / "run") == ["state.json"]
     assert everything_in(tmp_path / "mine") == ["thesis.tex"]
-    assert open_run(tmp_path / "run", resume=True).done("stage") is None
+    assert not open_run(tmp_path / "run", resume=True).complete
 
 
 def test_a_run_behind_a_link_is_replaced_behind_the_link(tmp_path):
@@ -265,7 +267,6 @@ def test_an_old_run_that_cannot_be_deleted_is_an_unfinished_one(tmp_path, monkey
     monkeypatch.undo()
     again = open_run(tmp_path, resume=True)
     assert not again.complete
-    assert again.done("stage") is None
 
 
 def test_a_run_in_a_forbidden_folder_is_refused(tmp_path, monkeypatch):
@@ -330,14 +331,12 @@ def test_a_file_in_place_of_a_run_is_refused(tmp_path):
 
 def test_a_full_disk_keeps_the_state_of_the_run(tmp_path, monkeypatch):
     run = open_run(tmp_path)
-    run.finish("one", {"n": 1})
+    run.start()
     monkeypatch.setattr(files.os, "replace", full_disk)
     with pytest.raises(WorkError, match="No space left"):
-        run.finish("two", {"n": 2})
+        run.close()
     monkeypatch.undo()
-    again = open_run(tmp_path, resume=True)
-    assert again.done("one") == {"n": 1}
-    assert again.done("two") is None
+    assert not open_run(tmp_path, resume=True).complete
 
 
 def test_a_failed_swap_puts_the_old_folder_back(tmp_path, monkeypatch):

@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-import shutil
-
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from peft import PeftModel
 from peft.tuners.lora import Linear as LoraLinear
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import LoraConfig, RadialHeadConfig, StageConfig
+from normwise.core.config import LoraConfig, StageConfig
 from normwise.core.errors import InputError, WorkError
-from normwise.models.loading import add_radial_head
-from normwise.models.lora import attach_lora, load_adapter_checkpoint, merge_lora
+from normwise.models.lora import attach_lora, merge_lora
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
 from normwise.models.structure import linear_names
-from normwise.models.trainable import set_trainable
 
 STAGE = StageConfig.read({"name": "one", "trainable": "lora", "temperature": 0.05})
 
@@ -147,76 +141,6 @@ def test_an_adapter_that_is_not_a_number_is_refused(make_small):
         st.get_parameter("0.model.base_model.model.encoder.layer.0.output.dense.lora_B.default.weight").fill_(float("nan"))
     with pytest.raises(WorkError, match="could not be merged: .*diverged"):
         merge_lora(st)
-
-
-def trained(make_small, folder, resume=None, *, head=True, steps=4):
-    """Train adapters and a head for a few steps with a checkpoint in the middle."""
-
-    class Trainer(SentenceTransformerTrainer):
-        def _load_from_checkpoint(self, checkpoint_path):
-            load_adapter_checkpoint(self.model, checkpoint_path)
-
-    st = make_small()
-    if head:
-        add_radial_head(st, RadialHeadConfig(dimensions=32))
-    attach_lora(st, LoraConfig(rank=2, dropout=0.1))
-    set_trainable(st, STAGE)
-    rows = {"anchor": [f"how to sort {i} lists" for i in range(24)], "positive": [f"def sort_{i}(x): return x" for i in range(24)]}
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=4,
-        learning_rate=1e-2,
-        save_steps=2,
-        save_strategy="steps",
-        logging_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        dataloader_pin_memory=False,
-    )
-    trainer = Trainer(model=st, args=arguments, train_dataset=Dataset.from_dict(rows), loss=MultipleNegativesRankingLoss(st))
-    trainer.train(resume_from_checkpoint=resume)
-    return st
-
-
-@pytest.mark.slow
-def test_a_resumed_lora_stage_is_bit_equal_and_its_checkpoint_is_checked(make_small, tmp_path):
-    whole = trained(make_small, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoint-4")
-    checkpoint = tmp_path / "run" / "checkpoint-2"
-    resumed = trained(make_small, tmp_path / "run", str(checkpoint))
-    ours, theirs = whole.state_dict(), resumed.state_dict()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    start = make_small()
-    add_radial_head(start, RadialHeadConfig(dimensions=32))
-    assert not torch.equal(start[2].linear.weight, whole[2].linear.weight)
-
-    # The checkpoint itself, loaded into a fresh model: neither the start nor the end.
-    fresh = make_small()
-    add_radial_head(fresh, RadialHeadConfig(dimensions=32))
-    attach_lora(fresh, LoraConfig(rank=2))
-    before = probe_vectors(fresh)
-    load_adapter_checkpoint(fresh, checkpoint)
-    assert np.abs(probe_vectors(fresh) - before).max() > 1e-3
-    assert np.abs(probe_vectors(fresh) - probe_vectors(whole)).max() > 1e-3
-    # No path to a base model that plain loading would silently take.
-    assert '"base_model_name_or_path": null' in (checkpoint / "adapter_config.json").read_text()
-
-    other = adapted(make_small, rank=3, fill=False)
-    with pytest.raises(InputError, match=r"does not fit the model's adapters \(12 differ.*same model, cut, rank and targets"):
-        load_adapter_checkpoint(other, checkpoint)
-    shutil.rmtree(checkpoint / "2_Dense")
-    with pytest.raises(InputError, match="lacks 2_Dense"):
-        load_adapter_checkpoint(fresh, checkpoint)
-
-
-def test_a_checkpoint_needs_adapters_on_both_sides(make_small, tmp_path):
-    with pytest.raises(InputError, match="no adapters to load a checkpoint into"):
-        load_adapter_checkpoint(make_small(), tmp_path)
-    with pytest.raises(InputError, match="holds no adapter_model.safetensors"):
-        load_adapter_checkpoint(adapted(make_small), tmp_path)
 
 
 def test_probe_texts_may_be_chosen(make_small):

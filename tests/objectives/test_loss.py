@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -509,3 +510,9 @@ def test_the_repr_and_the_config_say_what_is_done():
     assert config["temperature"] == 4.0
     assert config["focal"]["gamma"] == 2.0
     assert "2609.15152" in loss.citation
+
+
+@pytest.mark.parametrize("number", [np.float32(0.25), np.float64(0.25), np.int64(2), 2])
+def test_a_measured_temperature_may_be_a_number_of_numpy(number):
+    loss = FocalEmbeddingLoss(torch.nn.Identity(), similarity="dot", temperature=number, focal=None)
+    assert float(loss.temperature.current()) == float(number)

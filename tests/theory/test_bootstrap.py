@@ -57,6 +57,23 @@ def test_equals_a_loop_over_queries(seed, seeds, queries):
     assert (found.ci_low, found.ci_high) == (pytest.approx(low), pytest.approx(high))
 
 
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_whole_weights_are_repeated_queries(seed, seeds):
+    rng = np.random.default_rng(seed)
+    values = rng.random((seeds, 6))
+    values[0, 2] = np.nan
+    clusters = np.array([0, 0, 1, 2, 2, 3])
+    weights = np.array([1.0, 3.0, 2.0, 1.0, 2.0, 0.0])
+    repeats = weights.astype(int)
+    weighed = hierarchical_interval(values, clusters, seed=seed, weights=weights)
+    repeated = hierarchical_interval(np.repeat(values, repeats, axis=1), np.repeat(clusters, repeats), seed=seed)
+    assert weighed.mean == pytest.approx(repeated.mean)
+    assert (weighed.ci_low, weighed.ci_high) == (pytest.approx(repeated.ci_low), pytest.approx(repeated.ci_high))
+    alike = hierarchical_interval(values, clusters, seed=seed, weights=np.full(6, 0.3))
+    plain = hierarchical_interval(values, clusters, seed=seed)
+    assert (alike.mean, alike.ci_low, alike.ci_high) == pytest.approx((plain.mean, plain.ci_low, plain.ci_high))
+
+
 @given(st.integers(0, 10**6))
 def test_clusters_of_one_follow_the_normal_interval(seed):
     values = np.random.default_rng(seed).normal(size=400)
@@ -184,6 +201,9 @@ def test_gains_of_zero_join_nothing():
         ({"level": 0.0}, "level is 0.0"),
         ({"samples": 0}, "samples is 0"),
         ({"values": np.array([0.0, np.inf])}, "infinite"),
+        ({"weights": np.ones(3)}, "weights have 3 queries, values 2"),
+        ({"weights": np.array([1.0, -1.0])}, r"weights: query 1 has weight -1\.0"),
+        ({"weights": np.array([np.nan, 1.0])}, "weights: query 0 has weight nan"),
     ],
 )
 def test_refusals(options, message):

@@ -1,4 +1,4 @@
-"""Log sampling probabilities."""
+"""Log sampling probabilities, and weights that count every relevant candidate once."""
 
 import math
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
-from normwise.theory.popularity import log_sampling_probabilities
+from normwise.theory.popularity import log_sampling_probabilities, one_query_per_candidate_weights
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20), st.floats(0.01, 10.0))
@@ -37,3 +37,19 @@ def test_large_smoothing_tends_to_uniform():
 def test_refusals(counts, smoothing, message):
     with pytest.raises(InputError, match=message):
         log_sampling_probabilities(np.array(counts), smoothing=smoothing)
+
+
+@given(st.lists(st.sets(st.integers(0, 5), max_size=3), min_size=1, max_size=12), st.integers(0, 1000))
+def test_a_weighted_mean_is_the_expectation_over_candidates_then_queries(targets, seed):
+    relevance = [{row: 1.0 for row in rows} | {9: 0.0} for rows in targets]
+    values = np.random.default_rng(seed).random(len(targets))
+    weights = one_query_per_candidate_weights(relevance)
+    candidates = sorted({row for rows in targets for row in rows})
+    shared = any(sum(row in rows for rows in targets) > 1 for row in candidates)
+    assert (weights is not None) == shared
+    if weights is None:
+        return
+    # Draw a candidate uniformly, then one of the queries it is relevant to.
+    expected = np.mean([np.mean([values[q] for q, rows in enumerate(targets) if row in rows]) for row in candidates])
+    assert float(weights @ values / weights.sum()) == pytest.approx(expected)
+    assert weights.sum() == pytest.approx(len(candidates))

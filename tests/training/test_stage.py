@@ -44,10 +44,10 @@ def run_of(pairs, plan, **settings):
 
 
 def test_observers_change_no_weight(base_folder, pairs, plan, tmp_path):
-    results, trained = [], []
+    results, trained, said = [], [], []
     for every in (1, None):
         model = SentenceTransformer(str(base_folder), local_files_only=True)
-        run = run_of(pairs, plan, observe_every=every)
+        run = run_of(pairs, plan, observe_every=every, say=said.append if every else None)
         results.append(train_stage(model, stage(hard_negatives=2, accumulation=2, steps=3), run, tmp_path / str(every)))
         trained.append(weights(model))
     assert same(*trained)
@@ -67,6 +67,8 @@ def test_observers_change_no_weight(base_folder, pairs, plan, tmp_path):
     ):
         assert row.get(key) is not None, key
     assert len(results[0].curve) == 3
+    assert [line.partition(" (")[0] for line in said] == ["stage 's': step 1 of 3", "stage 's': step 2 of 3"]
+    assert f"loss {results[0].curve[0]['loss']:.3f}, " in said[1]
 
 
 class Kill(TrainerCallback):

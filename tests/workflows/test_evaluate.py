@@ -1,5 +1,6 @@
 """Evaluation end to end on vectors that tests control: the identities, the decision, notes, refusals."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,7 +13,8 @@ from normwise.core.similarity import Similarity
 from normwise.data.sets import Corpus, Judged, RetrievalData
 from normwise.theory.directions import normalize
 from normwise.theory.ranking import metrics_per_query
-from normwise.workflows.evaluate import evaluate, evaluate_vectors, score_judged
+from normwise.workflows.evaluate import evaluate, evaluate_vectors
+from normwise.workflows.ranked import rank
 
 WIDTH = 6
 
@@ -159,17 +161,54 @@ def test_queries_without_an_answer_are_left_out_and_counted():
     assert found.similarities["cosine"]["p@1"].mean == pytest.approx(kept.similarities["cosine"]["p@1"].mean)
 
 
-def test_score_judged_gives_every_metric_of_every_query():
+def test_one_search_gives_every_metric_of_every_query():
     encoder, data = world()
     vectors = encoder.encode_queries(data.test.queries, batch_size=1, progress=False)
     candidates = encoder.encode_candidates(data.test.corpus.texts, batch_size=1, progress=False)
-    found = score_judged(vectors, candidates, data.test)
+    found = rank(vectors, candidates, data.test.relevance).metrics
     assert set(found) == {"cosine", "dot"}
     assert all(tuple(table) == METRICS and all(v.shape == (40,) for v in table.values()) for table in found.values())
     table = evaluate(encoder, data).similarities["cosine"]
     assert found["cosine"]["mrr@10"].mean() == pytest.approx(table["mrr@10"].mean)
-    with pytest.raises(InputError, match="39 query and 120 candidate vectors for 40 queries and 120 candidates"):
-        score_judged(vectors[1:], candidates, data.test)
+
+
+def test_shared_candidates_are_also_counted_once():
+    """Nine queries ask for the one candidate that is found, one query for another that is not."""
+    candidates = np.eye(4)
+    queries = np.concatenate([np.tile([1.0, 0.1, 0.0, 0.0], (9, 1)), [[0.0, 0.0, 0.2, 1.0]]])
+    found = evaluate_vectors(queries, candidates, relevance=[{0: 1.0}] * 9 + [{2: 1.0}])
+    assert found.similarities["cosine"]["p@1"].mean == pytest.approx(0.9)
+    assert found.one_query_per_candidate["cosine"]["p@1"].mean == pytest.approx(0.5)
+    assert found.one_query_per_candidate["dot"] == found.one_query_per_candidate["query_normalized"]
+    assert Evaluation.from_json(found.to_json()) == found
+    assert evaluate_vectors(candidates, candidates).one_query_per_candidate == {}
+
+
+def test_every_row_of_a_file_of_pairs_is_judged(tmp_path):
+    encoder, data = world()
+    rows = [
+        {"query": data.test.queries[i], "positive": data.test.corpus.texts[next(iter(data.test.relevance[i]))]}
+        for i in range(len(data.test))
+    ]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = evaluate(encoder, str(file))
+    assert (found.queries, found.candidates, found.split) == (40, 40, "test")
+    assert any("every row is a test query; a model trained on these rows knows the answers" in note for note in found.notes)
+    held_out = evaluate(encoder, str(file), split="test")
+    assert held_out.queries == 4
+    assert not any("every row" in note for note in held_out.notes)
+
+
+def test_a_folder_with_splits_keeps_them(tmp_path):
+    from datasets import Dataset, DatasetDict
+
+    encoder, _ = world()
+    part = {"query": [f"test{i}" for i in range(6)], "positive": [f"c{i}" for i in range(6)]}
+    DatasetDict({"train": Dataset.from_dict(part), "test": Dataset.from_dict({k: v[:3] for k, v in part.items()})}).save_to_disk(
+        tmp_path / "d"
+    )
+    assert evaluate(encoder, str(tmp_path / "d")).queries == 3
 
 
 def test_a_hub_is_named_with_its_id():

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -196,7 +196,7 @@ def _sweep(folder: Path) -> None:
 class RunFolder:
     """A run's folder: new, resumable or complete, never half a model that loads.
 
-    `state.json` holds the fingerprint of the settings, the steps done so far (by key) and whether the run is complete.
+    `state.json` holds the fingerprint of the settings and whether the run is complete.
     `open` only looks; nothing is made or deleted before `start`, so that a run refused for its data costs nothing.
     """
 
@@ -219,7 +219,7 @@ class RunFolder:
             InputError: the folder holds a run (or something else) and neither flag allows its use, or it was started
                 with other settings.
         """
-        fresh = {"fingerprint": fingerprint, "complete": False, "done": {}}
+        fresh = {"fingerprint": fingerprint, "complete": False}
         try:
             is_free = not path.exists() or path.is_dir() and not any(path.iterdir())
             state = None if is_free else _state_of_ours(path / "state.json")
@@ -267,15 +267,6 @@ class RunFolder:
         """Whether everything of the run has been written."""
         return bool(self._state["complete"])
 
-    def done(self, key: str) -> Any | None:
-        """What was saved for a finished step, or None."""
-        return self._state["done"].get(key)
-
-    def finish(self, key: str, value: Mapping[str, Any]) -> None:
-        """Record that a step is finished; written before the next one starts."""
-        self._state["done"][key] = dict(value)
-        self._save()
-
     def close(self) -> None:
         """Mark the run complete."""
         self._state["complete"] = True
@@ -296,12 +287,7 @@ def _state_of_ours(marker: Path) -> dict[str, Any] | None:
     if not isinstance(state, dict):
         return None
     fingerprint = state.get("fingerprint")
-    ours = (
-        isinstance(fingerprint, str)
-        and _FINGERPRINT.fullmatch(fingerprint)
-        and isinstance(state.get("complete"), bool)
-        and isinstance(state.get("done"), dict)
-    )
+    ours = isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint) and isinstance(state.get("complete"), bool)
     return state if ours else None
 
 

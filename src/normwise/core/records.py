@@ -71,7 +71,11 @@ class Decision(Record):
 
 
 class Evaluation(Record):
-    """What `normwise evaluate` found on one split of one data set."""
+    """What `normwise evaluate` found on one split of one data set.
+
+    `similarities` weighs queries alike, as in use; where queries share relevant candidates, `one_query_per_candidate` weighs
+    those candidates alike, and is empty elsewhere.
+    """
 
     model: str
     data: str
@@ -80,6 +84,7 @@ class Evaluation(Record):
     candidates: int
     clusters: int
     similarities: Mapping[str, MetricTable]
+    one_query_per_candidate: Mapping[str, MetricTable] = Field(default_factory=dict)
     geometry: Mapping[str, float | None] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
@@ -128,12 +133,16 @@ class StageResult(Record):
 
 
 class RunResult(Record):
-    """One arm under one ranking, over its seeds: metrics on test and dev, and each seed's mean on test (`by_seed`)."""
+    """One arm under one ranking, over its seeds: metrics on test and dev, and each seed's mean on test (`by_seed`).
+
+    `one_query_per_candidate` is as in `Evaluation`, on test.
+    """
 
     name: str
     similarity: str
     metrics: MetricTable
     dev: MetricTable
+    one_query_per_candidate: MetricTable = Field(default_factory=dict)
     seeds: tuple[int, ...]
     by_seed: Mapping[str, tuple[float, ...]] = Field(default_factory=dict)
     stages: tuple[StageResult, ...] = ()

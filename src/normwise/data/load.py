@@ -68,13 +68,43 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
     return cut(data, config, seed=seed)
 
 
+def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -> tuple[RetrievalData, bool]:
+    """Load what an encoder is judged on: as `load_data`, but pairs without splits of their own are all test queries.
+
+    Args:
+        config: as in `load_data`.
+        seed: decides the cuts of `limit_*`, and nothing else.
+        cache_dir: as in `load_data`.
+
+    Returns:
+        The data, and whether every row was made a test query.
+
+    Raises:
+        InputError: as `load_data`.
+    """
+    path = user_path(config.name, what="data")
+    if config.name in BUILTIN or config.roots is not None or (kind_of(path) == "folder" and is_beir(path)):
+        return load_data(config, seed=seed, cache_dir=cache_dir), False
+    parts = _read_parts(path, config)
+    if set(parts) != {"train"}:
+        return load_data(config, seed=seed, cache_dir=cache_dir), False
+    return cut(pairs_data({"test": parts["train"]}, name=config.name), config, seed=seed), True
+
+
 def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
     path = user_path(config.name, what="data")
-    kind = kind_of(path)
-    if kind == "folder" and is_beir(path):
+    if kind_of(path) == "folder" and is_beir(path):
         if config.dev or config.test:
             raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
         return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
+    parts = _read_parts(path, config)
+    sources = parts["train"].sources if "train" in parts else None
+    return pairs_data(parts, name=config.name), frozenset(), sources
+
+
+def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
+    """Rows of named columns by split, from a `datasets` folder, a file or the hub, and from data.dev and data.test."""
+    kind = kind_of(path)
     if kind == "folder":
         parts = _from_disk(path, config)
     elif kind == "file" or is_pair_file(path):
@@ -90,8 +120,7 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
             if split in parts:
                 raise InputError(f"{config.name} has a {split} split of its own: leave data.{split} out")
             parts[split] = read_pair_file(user_path(name, what=f"data.{split}"), on_bad_rows=config.on_bad_rows)
-    sources = parts["train"].sources if "train" in parts else None
-    return pairs_data(parts, name=config.name), frozenset(), sources
+    return parts
 
 
 def _import_datasets() -> Any:

@@ -169,7 +169,8 @@ def _check_folder(path: Path) -> None:
     if (path / "adapter_config.json").is_file():
         raise InputError(f"{path} holds an adapter, not a whole model: merge it into its base model and save that")
     if not any((path / name).is_file() for name in ("modules.json", "config.json")):
-        raise InputError(f"{path} has no model: neither modules.json nor config.json is in it")
+        hint = f"; did you mean {path / 'model'}?" if (path / "model" / "modules.json").is_file() else ""
+        raise InputError(f"{path} has no model: neither modules.json nor config.json is in it{hint}")
     if not any(next(path.rglob(pattern), None) for pattern in _WEIGHT_FILES):
         raise InputError(f"{path} has no weights: neither *.safetensors nor *.bin is in it; copy the whole folder, large files included")
     kind = _settings(path).get("model_type", "SentenceTransformer")

@@ -1,16 +1,14 @@
-"""Low-rank adapters: attached, resumed from a checkpoint, and merged with proof."""
+"""Low-rank adapters: attached, and merged with proof."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig as PeftLoraConfig
-from peft import PeftModel, get_peft_model, set_peft_model_state_dict
-from safetensors.torch import load_file
+from peft import PeftModel, get_peft_model
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.config import LoraConfig
@@ -24,7 +22,7 @@ def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -
     """Put adapters W + (alpha / rank) B A on the encoder's linear maps, in place; B starts at zero.
 
     The base model's path is taken out of the adapter's settings on purpose: a checkpoint of a cut base would point
-    at the uncut original and reload wrong without an error. `load_adapter_checkpoint` resumes instead.
+    at the uncut original and reload wrong without an error. Stages of normwise keep checkpoints of the whole weights.
 
     Args:
         st: the encoder; everything but the adapters is frozen (`set_trainable` adds the head).
@@ -81,45 +79,6 @@ def _targets(names: list[str], wanted: tuple[str, ...] | None) -> list[str]:
 
 def _matches(name: str, target: str) -> bool:
     return name == target or name.endswith(f".{target}")
-
-
-def load_adapter_checkpoint(st: SentenceTransformer, folder: Path | str) -> None:
-    """Load a trainer checkpoint of an encoder with adapters into the live model, in place.
-
-    The trainer's own loading would build a model from the checkpoint and cannot, since an adapter checkpoint holds no
-    base weights. This one loads the adapters and the modules after the transformer, and is bit-exact.
-
-    Args:
-        st: the encoder, opened and given adapters exactly as when the checkpoint was written.
-        folder: a `checkpoint-N` folder.
-
-    Raises:
-        InputError: the folder holds no adapter, or other adapters than the model has.
-    """
-    folder = Path(folder)
-    model = transformer(st).model
-    if not isinstance(model, PeftModel):
-        raise InputError(f"{folder}: the model has no adapters to load a checkpoint into: call attach_lora first")
-    file = folder / "adapter_model.safetensors"
-    if not file.is_file():
-        raise InputError(f"{folder} holds no adapter_model.safetensors: it is not a checkpoint of a lora stage")
-    # peft goes on with adapters it finds no weights for; here that is an error.
-    found = load_file(str(file))
-    wanted = {name.replace(".default", ""): value.shape for name, value in model.state_dict().items() if ".lora_" in name}
-    shapes = {name: value.shape for name, value in found.items()}
-    if shapes != wanted:
-        odd = sorted(name for name in shapes.keys() | wanted.keys() if shapes.get(name) != wanted.get(name))
-        raise InputError(
-            f"{file} does not fit the model's adapters ({len(odd)} differ, such as {odd[0]}): use the same model, cut, rank and targets"
-        )
-    set_peft_model_state_dict(model, found)
-    for index in range(1, len(st)):
-        module = st[index]
-        if next(module.parameters(), None) is not None:
-            weights = folder / f"{index}_{type(module).__name__}" / "model.safetensors"
-            if not weights.is_file():
-                raise InputError(f"{folder} lacks {weights.relative_to(folder)}: the checkpoint was written without this head")
-            module.load_state_dict(load_file(str(weights)))
 
 
 def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS, *, tolerance: float = 1e-4) -> GateReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ def parse_negatives(name: str | NegativeSource) -> NegativeSource:
 
 
 def read_temperature(
-    temperature: float | int | TemperatureConfig | None, scale: float | int | None, similarity: Similarity
+    temperature: Real | float | TemperatureConfig | None, scale: Real | float | None, similarity: Similarity
 ) -> TemperatureConfig:
     """One temperature from the two ways of giving it; a default under cosine only."""
     if temperature is not None and scale is not None:
@@ -42,9 +43,9 @@ def read_temperature(
             )
         return TemperatureConfig(value=DEFAULT_COSINE_TEMPERATURE)
     name, value = ("temperature", temperature) if scale is None else ("scale", scale)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise InputError(f"{name} must be a finite number > 0, got {value!r} (temperature 0.05 is scale 20)")
-    return TemperatureConfig(value=float(value) if name == "temperature" else 1.0 / value)
+    return TemperatureConfig(value=float(value) if name == "temperature" else 1.0 / float(value))
 
 
 def refuse_missing_confidence(focal: FocalConfig | None, similarity: Similarity) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -123,8 +124,8 @@ class FocalEmbeddingLoss(nn.Module):
         model: nn.Module,
         *,
         similarity: str | Similarity = Similarity.COSINE,
-        temperature: float | int | TemperatureConfig | None = None,
-        scale: float | int | None = None,
+        temperature: Real | float | TemperatureConfig | None = None,
+        scale: Real | float | None = None,
         focal: FocalConfig | None = _DEFAULT_FOCAL,
         loss: str = "infonce",
         symmetric: bool = False,

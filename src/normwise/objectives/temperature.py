@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, Protocol
 
 import torch
@@ -47,7 +48,7 @@ class FixedTemperature(nn.Module):
 
     mode = "fixed"
 
-    def __init__(self, value: float | int) -> None:
+    def __init__(self, value: Real | float) -> None:
         super().__init__()
         self.value = _positive("temperature", value)
 
@@ -242,7 +243,7 @@ def load_temperature_state(loss: Any, state: dict[str, Any]) -> None:
 
 
 def matched_temperature(
-    previous_tau: float | int,
+    previous_tau: Real | float,
     query_norms: Float[Tensor, " B"],
     candidate_norms: Float[Tensor, " N"],
     *,
@@ -293,7 +294,7 @@ def matched_temperature(
     return tau * (magnitude(following) / magnitude(previous))
 
 
-def _positive(name: str, value: float | int) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+def _positive(name: str, value: Real | float) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < math.inf:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}: it divides the scores (0.05 is scale 20)")
     return float(value)

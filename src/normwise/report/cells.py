@@ -52,6 +52,19 @@ def cells(tables: Sequence[MetricTable], index: int, metrics: Sequence[str]) -> 
     return out
 
 
+def candidate_table(what: str, split: str, rows: Sequence[tuple[str, str, MetricTable]]) -> dict[str, Any]:
+    """The table of metrics that count every relevant candidate once; it has no rows where they were not measured."""
+    rows = [row for row in rows if row[2]]
+    tables = [table for _, _, table in rows]
+    metrics = words.metric_order(tables)
+    return {
+        "what": what,
+        "split": split,
+        "metrics": [words.metric_name(metric) for metric in metrics],
+        "rows": [{"name": name, "detail": detail, "cells": cells(tables, index, metrics)} for index, (name, detail, _) in enumerate(rows)],
+    }
+
+
 def geometry_view(columns: Sequence[tuple[Mapping[str, Any], Mapping[str, float | None]]]) -> dict[str, Any]:
     """Rows of the geometry table; a run without figures has no column."""
     shown = [(view, values) for view, values in columns if values]

@@ -6,7 +6,7 @@ from typing import Any
 
 from normwise.core.records import Evaluation
 from normwise.report import words
-from normwise.report.cells import MAIN_METRIC, cells, geometry_view, markup, note_view
+from normwise.report.cells import MAIN_METRIC, candidate_table, cells, geometry_view, markup, note_view
 from normwise.report.forest import ForestRow, forest
 
 
@@ -52,6 +52,11 @@ def evaluation_view(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": [words.metric_name(metric) for metric in metrics],
         "rows": rows,
         "forests": [{"svg": markup(svg), "title": title, "caption": "Dot: mean. Bar: interval."}] if svg else [],
+        "by_candidate": candidate_table(
+            "Similarity",
+            evaluation.split,
+            [(name, words.score_words(name), table) for name, table in evaluation.one_query_per_candidate.items()],
+        ),
         "geometry": geometry_view([({"number": 0}, evaluation.geometry)]),
         "notes": [note_view(note) for note in evaluation.notes],
     }

@@ -10,7 +10,7 @@ from typing import Any
 from normwise.core.records import METRICS, Comparison, RunResult, TrainResult
 from normwise.core.similarity import Similarity
 from normwise.report import glossary, plots, words
-from normwise.report.cells import MAIN_METRIC, cells, geometry_view, interval_fact, markup, note_view
+from normwise.report.cells import MAIN_METRIC, candidate_table, cells, geometry_view, interval_fact, markup, note_view
 from normwise.report.forest import ForestRow, forest, interval_words
 from normwise.report.svg import SERIES, finite, series_class
 
@@ -39,6 +39,9 @@ def train_view(result: TrainResult) -> dict[str, Any]:
         "comparison_lead": _comparison_lead(result),
         "dev_metrics": [words.metric_name(m) for m in _dev_metrics(result.runs)],
         "test_metrics": [words.metric_name(m) for m in words.metric_order([run.metrics for run in result.runs])],
+        "by_candidate": candidate_table(
+            "Run", "test", [(run.name, f"ranked by {run.similarity}", run.one_query_per_candidate) for run in result.runs]
+        ),
         "forests": _run_forests(result, chosen),
         "comparisons": _comparisons(result),
         "curves": _curves(firsts, main=True),

@@ -25,11 +25,13 @@ def cluster_mean_interval(
     seed: int,
     level: float = 0.95,
     samples: int = SAMPLES,
+    weights: Float[np.ndarray, " _"] | None = None,
 ) -> Interval:
     """Return the mean over queries with the percentile interval of a bootstrap that draws whole clusters.
 
     Equation: mean* = sum_c m_c s_c / sum_c m_c n_c, with s_c and n_c the sum and number of values in cluster c and
-    m ~ Multinomial(C, 1/C), C the number of clusters. The mean weighs queries, not clusters, equally.
+    m ~ Multinomial(C, 1/C), C the number of clusters. The mean weighs queries, not clusters, equally, unless `weights` says
+    otherwise: s_c and n_c are then sums of w x and of w.
 
     Args:
         values: (B,) one value per query; NaN means undefined and is left out.
@@ -37,6 +39,7 @@ def cluster_mean_interval(
         seed: of the draws; equal seeds and clusters give equal draws, whatever the values.
         level: coverage in 0..1.
         samples: least number of draws; more are taken so that at least 20 lie in each tail.
+        weights: (B,) finite, >= 0; None weighs all alike.
 
     Returns:
         The interval. With one cluster left nothing can be resampled: the mean stands, its interval is None. Without a
@@ -51,7 +54,7 @@ def cluster_mean_interval(
         >>> cluster_mean_interval(np.array([0.0, 1.0]), np.array([5, 5]), seed=0).ci_low is None
         True
     """
-    return hierarchical_interval(values[None, :], clusters, seed=seed, level=level, samples=samples)
+    return hierarchical_interval(values[None, :], clusters, seed=seed, level=level, samples=samples, weights=weights)
 
 
 def paired_difference_interval(
@@ -97,6 +100,7 @@ def hierarchical_interval(
     seed: int,
     level: float = 0.95,
     samples: int = SAMPLES,
+    weights: Float[np.ndarray, " _"] | None = None,
 ) -> Interval:
     """Return the mean over seeds and queries with the interval of a bootstrap that draws seeds, then clusters.
 
@@ -110,6 +114,7 @@ def hierarchical_interval(
         seed: of the draws.
         level: coverage in 0..1.
         samples: least number of draws; more are taken so that at least 20 lie in each tail.
+        weights: (B,) as in `cluster_mean_interval`.
 
     Returns:
         The interval; with one cluster and one seed it is None around the mean. Draws that hold no defined value (possible
@@ -125,16 +130,19 @@ def hierarchical_interval(
         0.5
     """
     _check(values, clusters, level=level, samples=samples)
-    defined = ~np.isnan(values)
+    weighed = np.ones(values.shape[1]) if weights is None else _checked_weights(weights, values.shape[1])
+    defined = ~np.isnan(values) & (weighed > 0.0)
     if not defined.any():
         return Interval(mean=None, ci_low=None, ci_high=None)
-    mean = float(values[defined].mean())
+    share = np.where(defined, weighed, 0.0)
+    total = np.where(defined, values, 0.0) * share
+    mean = float(values[defined].mean()) if weights is None else float(total.sum() / share.sum())
     used = defined.any(axis=0)
     _, cluster = np.unique(clusters[used], return_inverse=True)
     count = int(cluster.max()) + 1
     rows = defined.any(axis=1)
-    sums = _cluster_sums(np.where(defined, values, 0.0)[rows][:, used], cluster, count)
-    numbers = _cluster_sums(defined[rows][:, used].astype(np.float64), cluster, count)
+    sums = _cluster_sums(total[rows][:, used], cluster, count)
+    numbers = _cluster_sums(share[rows][:, used], cluster, count)
     if count == 1 and sums.shape[0] == 1:
         return Interval(mean=mean, ci_low=None, ci_high=None)
     draws = max(samples, math.ceil(2.0 * _TAIL_DRAWS / (1.0 - level)))
@@ -278,6 +286,15 @@ def _counts(rng: np.random.Generator, draws: int, size: int) -> np.ndarray:
     """How often each of `size` items comes up in `size` draws with replacement: (draws, size) multinomial counts."""
     picks = rng.integers(size, size=(draws, size)) + np.arange(draws)[:, None] * size
     return np.bincount(picks.reshape(-1), minlength=draws * size).reshape(draws, size).astype(np.float64)
+
+
+def _checked_weights(weights: np.ndarray, queries: int) -> np.ndarray:
+    if weights.shape[0] != queries:
+        raise InputError(f"weights have {weights.shape[0]} queries, values {queries}: expected one weight per query")
+    bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0.0))
+    if bad.size:
+        raise InputError(f"weights: query {bad[0]} has weight {weights[bad[0]]}; expected a finite number >= 0")
+    return weights
 
 
 def _check(values: np.ndarray, clusters: np.ndarray, *, level: float, samples: int) -> None:

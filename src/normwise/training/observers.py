@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,26 @@ class FiniteGuard(TrainerCallback):
                 f"largest candidate norm {float(observation.candidate_norms.max()):.4g}): "
                 "lower the learning rate, raise the temperature, or train in fp32"
             )
+
+
+class ProgressLines(TrainerCallback):
+    """Says a few times in a stage how far it is, for people without a terminal and its bar."""
+
+    def __init__(self, name: str, say: Callable[[str], None], *, lines: int = 4) -> None:
+        self._name, self._say, self._lines, self._started = name, say, lines, 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Start the clock."""
+        self._started = time.monotonic()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Speak when another share of the steps is done; the end is told by whoever goes on from it."""
+        step, steps = state.global_step, state.max_steps
+        if step == steps or not state.is_world_process_zero or step * self._lines // steps == (step - 1) * self._lines // steps:
+            return
+        losses = [row["loss"] for row in state.log_history[-1:] if "loss" in row]
+        loss = f"loss {losses[0]:.3f}, " if losses else ""
+        self._say(f"stage {self._name!r}: step {step} of {steps} ({loss}{time.monotonic() - self._started:.0f} s)")
 
 
 class CheckpointMark(TrainerCallback):

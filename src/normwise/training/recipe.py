@@ -198,6 +198,7 @@ class Recipe:
             logs=None if self.logs is None else self.logs / node.folder.name,
             progress=self.progress,
             keep_steps=keep_steps,
+            say=None if self.progress else self.log,
         )
 
     def _keep_steps(self, stages: tuple[StageConfig, ...]) -> tuple[int, ...]:

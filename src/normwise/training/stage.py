@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import TrainerCallback
 
 from normwise.core.config import NegativeSource, StageConfig, TemperatureConfig, Trainable, Weighting
 from normwise.core.errors import InputError, WorkError
@@ -22,7 +23,7 @@ from normwise.models.trainable import set_trainable
 from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import remove_learnable_temperature
 from normwise.training.collate import PairCollator
-from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, count_loss_spikes
+from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, ProgressLines, count_loss_spikes
 from normwise.training.trackers import TENSORBOARD, tensorboard
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
@@ -44,6 +45,7 @@ class StageRun:
         logs: folder for TensorBoard's events, one folder per stage in it; None keeps them beside the checkpoints.
         progress: draw the trainer's progress bar.
         keep_steps: checkpoints that must outlive the stage.
+        say: receives a line of words a few times in a stage; None says nothing.
     """
 
     pairs: TrainingPairs
@@ -56,6 +58,7 @@ class StageRun:
     logs: Path | None = None
     progress: bool = False
     keep_steps: tuple[int, ...] = ()
+    say: Callable[[str], None] | None = None
 
 
 def prepare(model: SentenceTransformer, stage: StageConfig, *, seed: int) -> tuple[str, ...]:
@@ -187,7 +190,7 @@ def train_stage(
         collator=collator,
         plan=plan,
         rows=len(run.pairs.queries),
-        callbacks=[MovementGuard(model, names), FiniteGuard(loss), CheckpointMark(), *tensorboard(run.report_to, run.logs or folder)],
+        callbacks=_callbacks(model, stage, run, loss=loss, names=names, logs=run.logs or folder),
         observer=observer,
     )
     checkpoints = complete_checkpoints(folder)
@@ -213,6 +216,13 @@ def train_stage(
         curve=curve,
         notes=_notes(stage, curve, len(names)),
     )
+
+
+def _callbacks(
+    model: SentenceTransformer, stage: StageConfig, run: StageRun, *, loss: FocalEmbeddingLoss, names: tuple[str, ...], logs: Path
+) -> list[TrainerCallback]:
+    lines = [] if run.say is None else [ProgressLines(stage.name, run.say)]
+    return [MovementGuard(model, names), FiniteGuard(loss), CheckpointMark(), *lines, *tensorboard(run.report_to, logs)]
 
 
 def prune_checkpoints(folder: Path, keep_steps: tuple[int, ...]) -> None:

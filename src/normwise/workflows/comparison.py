@@ -116,9 +116,14 @@ def stack(scores: Sequence[Scores], ranking: str, metric: str) -> np.ndarray:
     return np.stack([seed.metrics[ranking][metric] for seed in scores])
 
 
-def metric_table(scores: Sequence[Scores], ranking: str, clusters: np.ndarray, *, samples: int, seed: int) -> MetricTable:
-    """Means over seeds and queries with hierarchical intervals (seeds, then clusters)."""
-    return {metric: hierarchical_interval(stack(scores, ranking, metric), clusters, samples=samples, seed=seed) for metric in METRICS}
+def metric_table(
+    scores: Sequence[Scores], ranking: str, clusters: np.ndarray, *, samples: int, seed: int = 0, weights: np.ndarray | None = None
+) -> MetricTable:
+    """Means over seeds and queries, weighed if asked, with hierarchical intervals (seeds, then clusters)."""
+    return {
+        metric: hierarchical_interval(stack(scores, ranking, metric), clusters, samples=samples, seed=seed, weights=weights)
+        for metric in METRICS
+    }
 
 
 def means_by_seed(scores: Sequence[Scores], ranking: str) -> dict[str, tuple[float, ...]]:

@@ -16,7 +16,7 @@ from normwise.core.errors import InputError, MissingExtraError, near_names
 from normwise.core.files import write_text
 from normwise.core.records import Decision, Evaluation
 from normwise.core.similarity import Similarity, parse_similarity
-from normwise.data.load import load_data
+from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import check_new_place, kind_of
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
@@ -30,13 +30,17 @@ if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
 
 _SPLITS = ("dev", "test")
+_WHOLE = (
+    "every row is a test query; a model trained on these rows knows the answers: judge that one with the split test, which "
+    "is what training holds out"
+)
 
 
 def evaluate(
     model: str | Path | Encoder,
     data: str | Path | RetrievalData | Judged,
     *,
-    split: str = "test",
+    split: str | None = None,
     similarity: str = "all",
     limit_queries: int | None = None,
     limit_candidates: int | None = None,
@@ -53,7 +57,8 @@ def evaluate(
     Args:
         model: a folder, a hub id or an open encoder.
         data: a built-in set, a path, a hub id, loaded data, or one set of judged queries.
-        split: "dev" or "test": which judged queries to report on.
+        split: "dev" or "test": which judged queries to report on. None is test, and every row of a file of pairs; of such
+            a file, "dev" and "test" are the tenths that training holds out of it with the same seed.
         similarity: "all", or the one to report.
         limit_queries: at most so many queries, drawn by `seed`.
         limit_candidates: at most so many candidates; those that are relevant to a kept query always stay.
@@ -75,6 +80,7 @@ def evaluate(
     names = _asked(similarity)
     _check_report(report)
     loaded = _load(data, split=split, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
+    split = split or "test"
     judged = _split(loaded, split)
     encoder = _open(model)
     candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=batch_size, progress=progress)
@@ -89,7 +95,7 @@ def evaluate(
         else:
             candidates_of_dev = candidates
         vectors = encoder.encode_queries(dev.queries, batch_size=batch_size, progress=progress)
-        decision = _decide(score_judged(vectors, candidates_of_dev, dev), dev.clusters, run=run, split="dev", seed=seed)
+        decision = _decide(rank(vectors, candidates_of_dev, dev.relevance).metrics, dev.clusters, run=run, split="dev", seed=seed)
     else:
         decision = _decide_here(ranked, judged.clusters, names, run=run, split=split, seed=seed)
     evaluation = record(ranked, names, judged.clusters, geometry=geometry_figures(queries, candidates, ranked, seed=seed), seed=seed)
@@ -174,33 +180,6 @@ def evaluate_vectors(
     return _reported(evaluation, report)
 
 
-def score_judged(query_vectors: np.ndarray, candidate_vectors: np.ndarray, judged: Judged) -> PerQuery:
-    """Return every metric of every query under both rankings, from one pass of exact search.
-
-    Args:
-        query_vectors: (B, D) raw vectors of `judged.queries`.
-        candidate_vectors: (N, D) raw vectors of `judged.corpus`.
-        judged: the judgements.
-
-    Returns:
-        ranking ("cosine", "dot") -> metric -> (B,) values; NaN for a query without a relevant candidate. The other two
-        similarities rank as one of these: see `Similarity.ranking`.
-
-    Raises:
-        InputError: shapes do not fit, or a value is not finite.
-
-    Example:
-        >>> from normwise.data.sets import Corpus
-        >>> judged = Judged(("q",), ("?",), ({0: 1.0},), Corpus(("a", "b"), ("x", "y")), np.array([0]))
-        >>> score_judged(np.array([[1.0, 0.0]]), np.array([[1.0, 0.1], [5.0, 5.0]]), judged)["dot"]["mrr@10"].tolist()
-        [0.5]
-    """
-    if len(query_vectors) != len(judged) or len(candidate_vectors) != len(judged.corpus):
-        came = f"{len(query_vectors)} query and {len(candidate_vectors)} candidate vectors"
-        raise InputError(f"{came} for {len(judged)} queries and {len(judged.corpus)} candidates: expected one vector each")
-    return rank(query_vectors, candidate_vectors, judged.relevance).metrics
-
-
 def _decide(metrics: PerQuery, clusters: np.ndarray, *, run: str, split: str, seed: int) -> Decision:
     return decide({(run, ranking): table[METRIC][None] for ranking, table in metrics.items()}, clusters, split=split, seed=seed)[0]
 
@@ -222,13 +201,18 @@ def _asked(similarity: str) -> list[Similarity]:
 
 
 def _load(
-    data: str | Path | RetrievalData | Judged, *, split: str, limit_queries: int | None, limit_candidates: int | None, seed: int
+    data: str | Path | RetrievalData | Judged, *, split: str | None, limit_queries: int | None, limit_candidates: int | None, seed: int
 ) -> RetrievalData:
-    if split not in _SPLITS:
+    if split is not None and split not in _SPLITS:
         raise InputError(f"split {split!r} is unknown: {near_names(split, _SPLITS)}")
     if isinstance(data, str | Path):
-        settings = {"name": str(data), "limit_queries": limit_queries, "limit_candidates": limit_candidates}
-        return load_data(DataConfig.read(settings, source="evaluate"), seed=seed)
+        config = DataConfig.read(
+            {"name": str(data), "limit_queries": limit_queries, "limit_candidates": limit_candidates}, source="evaluate"
+        )
+        if split is not None:
+            return load_data(config, seed=seed)
+        loaded, whole = load_to_judge(config, seed=seed)
+        return replace(loaded, notes=(*loaded.notes, _WHOLE)) if whole else loaded
     if isinstance(data, Judged):
         empty = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=None, skewed=False)
         data = replace(empty, dev=data) if split == "dev" else replace(empty, test=data)

@@ -13,6 +13,7 @@ from normwise.core.similarity import Similarity
 from normwise.theory.bootstrap import cluster_mean_interval
 from normwise.theory.directions import row_chunks
 from normwise.theory.geometry import embedding_geometry, hub_share
+from normwise.theory.popularity import one_query_per_candidate_weights
 from normwise.theory.radial import deciding_test
 from normwise.theory.ranking import CUTOFF, metrics_per_query
 from normwise.theory.search import exact_top_k
@@ -71,6 +72,11 @@ def record(
         ranking: {metric: cluster_mean_interval(metrics[metric], clusters, seed=seed) for metric in METRICS}
         for ranking, metrics in ranked.metrics.items()
     }
+    weights = one_query_per_candidate_weights(ranked.relevance)
+    by_candidate: dict[str, MetricTable] = {
+        ranking: {metric: cluster_mean_interval(metrics[metric], clusters, seed=seed, weights=weights) for metric in METRICS}
+        for ranking, metrics in (ranked.metrics.items() if weights is not None else ())
+    }
     return Evaluation(
         model="",
         data="",
@@ -79,6 +85,7 @@ def record(
         candidates=ranked.candidates,
         clusters=np.unique(clusters[answered]).size,
         similarities={name.value: tables[name.ranking.value] for name in names},
+        one_query_per_candidate={name.value: by_candidate[name.ranking.value] for name in names} if by_candidate else {},
         geometry=geometry,
         notes=tuple(notes),
     )

@@ -23,6 +23,7 @@ from normwise.data.sets import Judged
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier, join_launch
 from normwise.theory.decision import decide
+from normwise.theory.popularity import one_query_per_candidate_weights
 from normwise.training.recipe import Node
 from normwise.workflows.comparison import (
     RANKINGS,
@@ -228,12 +229,14 @@ def _chosen_node(trained: Trained, decision: Decision, scores: dict[str, list[Sc
 
 def _runs(trained: Trained, dev: dict[str, list[Scores]], test: dict[str, list[Scores]]) -> tuple[RunResult, ...]:
     job, samples = trained.job, trained.job.config.bootstrap
+    clusters, weights = job.test.clusters, one_query_per_candidate_weights(job.test.relevance)
     return tuple(
         RunResult(
             name=arm,
             similarity=ranking,
-            metrics=metric_table(test[arm], ranking, job.test.clusters, samples=samples, seed=0),
-            dev=metric_table(dev[arm], ranking, job.dev.clusters, samples=samples, seed=0),
+            metrics=metric_table(test[arm], ranking, clusters, samples=samples),
+            dev=metric_table(dev[arm], ranking, job.dev.clusters, samples=samples),
+            one_query_per_candidate={} if weights is None else metric_table(test[arm], ranking, clusters, samples=samples, weights=weights),
             seeds=job.config.seeds if arm != UNTRAINED else (),
             by_seed=means_by_seed(test[arm], ranking) if arm != UNTRAINED else {},
             stages=trained.stages(arm),
