@@ -51,8 +51,6 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, export and check data sets.", epilog="Example: normwise data list", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-cli_inspect.mount(app)
-app.add_typer(cli_simulate.simulate_app, name="simulate")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")]
@@ -122,7 +120,14 @@ def demo(
         from normwise.workflows.demo import demo as run
 
         return run(
-            out, quick=quick, data=data, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=cli_work.LOG.info
+            out,
+            quick=quick,
+            data=data,
+            resume=resume,
+            overwrite=overwrite,
+            command=command,
+            progress=sys.stderr.isatty(),
+            log=cli_work.LOG.info,
         )
 
     cli_work.do(context, work, cli_tables.show_training, as_json=as_json, resume_with=f"{command} --resume")
@@ -271,3 +276,7 @@ def data_check(
     found = cli_work.do(context, work, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
     if found.refusals:
         raise typer.Exit(InputError.exit_code)
+
+
+cli_inspect.mount(app)
+app.add_typer(cli_simulate.simulate_app, name="simulate")

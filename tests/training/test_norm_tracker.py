@@ -17,7 +17,6 @@ from torch import nn
 
 from normwise.core.errors import InputError
 from normwise.models.structure import strip_normalize
-from normwise.training.gradient_ledger import GradientLedger
 from normwise.training.norm_tracker import NormTracker
 from normwise.training.optimizer_reading import optimizer_settings, owning_group
 from normwise.training.tracked_items import TrackedRows, TrackedTexts, row_keys
@@ -64,11 +63,13 @@ def sgd(**settings):
 def test_a_table_under_sgd_has_the_norms_of_the_law(tmp_path):
     model = table_model()
     tracker = NormTracker(TrackedTexts(model, WORDS[:12]))
-    weight = train(model, tmp_path, trackers=[tracker], optimizer=sgd())
+    # Small angular steps: the law leaves out the quartic term, so it is low, and the less so the smaller the steps are.
+    weight = train(model, tmp_path, trackers=[tracker], optimizer=sgd(lr=0.05))
     track = tracker.result()
+    assert all(item.predicted_norm <= item.norm * (1 + 1e-6) for item in track.items if item.predicted_norm is not None)
     assert np.allclose([item.norm for item in track.items], weight[:12].norm(dim=1).numpy(), rtol=1e-6)
     assert track.law.r2 is not None
-    assert track.law.r2 > 0.99  # what is missing is the quartic term
+    assert track.law.r2 > 0.99
     assert track.law.spearman is not None
     assert track.law.spearman > 0.99
     assert track.radial_share is not None
@@ -189,6 +190,7 @@ def test_half_precision_and_several_processes_are_refused(tmp_path):
 
 def test_sparse_gradients_are_read_row_by_row():
     table = nn.Embedding(6, 3, sparse=True)
+    before = table.weight.detach().clone()
     tracker = NormTracker(TrackedRows(table.weight, [4, 1, 5]))
     optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.01)
     with tracker.watching():
@@ -197,13 +199,11 @@ def test_sparse_gradients_are_read_row_by_row():
         optimizer.step()
     track = tracker.result()
     assert [item.visits for item in track.items] == [1, 1, 0]
-    u = 2  # row 4 stands twice in the batch: its gradients add up
-    single = GradientLedger(1)
-    z = table.weight.detach()
     assert track.optimizer.lazy
-    assert track.items[0].initial_norm != pytest.approx(float(z[4].norm()), rel=1e-9)
-    assert u == 2
-    assert single.stream.visits.tolist() == [0]
+    # Row 4 stands twice in the batch: its gradients add up. Of a cosine with an axis the tangent is that axis less its part along u.
+    for item, row, times in zip(track.items, (4, 1), (2, 1), strict=False):
+        first = before[row, 0] / before[row].norm()
+        assert item.second_moment == pytest.approx(times**2 * float(1 - first**2), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +265,6 @@ def test_a_real_encoder_is_tracked_and_its_weights_are_bit_equal(base_folder, tm
     assert sum(item.visits for item in track.items) >= 10
     assert track.radial_share is not None
     assert track.radial_share < 1e-6
-    assert [item.length for item in track.items][0] == 4.0
+    assert track.items[0].length == 4.0
     raw = model.encode(texts, convert_to_numpy=True)
     assert np.allclose([item.norm for item in track.items], np.linalg.norm(raw, axis=1), rtol=1e-5)

@@ -73,6 +73,7 @@ def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.d
 
 
 def refuse_other_size(path: Path, wanted: int, *, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse a file that is cut short or goes on behind its array."""
     found = path.stat().st_size
     if found != wanted:
         what = "is cut short" if found < wanted else "goes on behind its array"

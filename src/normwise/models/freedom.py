@@ -187,6 +187,7 @@ def _vector(module: Any, name: str, width: int, default: float) -> np.ndarray:
 
 
 def ending(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
+    """What the modules behind the last norm layer leave of the norm's freedom: its kind, the equation if there is one, and why."""
     modules = list(st.children())
     if ends_in_normalize(st):
         return "unit", None, "the model ends in a Normalize module, which makes every norm 1"

@@ -222,7 +222,7 @@ def _scatters(report: InspectReport) -> list[dict[str, Any]]:
 
 
 def _tests(report: InspectReport) -> list[dict[str, Any]]:
-    decided = report.radial.test if report.radial else None
+    decided = inspect_words.deciding_test(report)
     return [
         {"name": name, "key": key, "value": words.geometry_number(report.geometry.get(key)), "words": said, "decided": key == decided}
         for key, (name, said) in TESTS.items()

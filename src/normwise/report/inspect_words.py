@@ -104,7 +104,7 @@ def radial_words(report: InspectReport) -> str:
     layer = f" The last norm layer of the checkpoint says so: {form}." if form else ""
     if freedom is None and not form:
         return "Radial freedom is not measured: it takes norms that vary, in at least 14 rows."
-    test = TESTS.get((radial.test if radial else None) or "", ("", ""))[0].lower()
+    test = TESTS[decided][0].lower() if (decided := deciding_test(report)) else ""
     by = f" The test that decided it: {test}." if test else ""
     bound = " Too few rows for the two closed forms, so it may be lower." if radial is not None and radial.upper_bound else ""
     if form or (freedom is not None and freedom < _TIED):
@@ -113,7 +113,16 @@ def radial_words(report: InspectReport) -> str:
             "and both may follow something."
         )
         return said + layer + by + bound
+    if freedom == 1.0:
+        return "No test predicts the norm from the direction any better than its mean does." + bound
     return f"The direction leaves {share(freedom)} of the norm’s variance open." + by + bound
+
+
+def deciding_test(report: InspectReport) -> str | None:
+    """The test that decided the radial freedom; None where none explains anything, or where it is not on the page."""
+    test = report.radial.test if report.radial else None
+    found = report.geometry.get(test or "")
+    return test if test in TESTS and found is not None and found > 0.0 else None
 
 
 def next_command(report: InspectReport) -> str:
