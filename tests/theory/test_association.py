@@ -291,6 +291,14 @@ def test_heavy_tails_do_not_rule():
     assert wild["frequency"].partial_spearman == pytest.approx(tame["frequency"].partial_spearman, abs=0.03)
 
 
+def test_no_exponent_on_what_is_a_logarithm_or_not_positive():
+    rng, z, tokens, frequency = words(0, 100, 0.0)
+    y = 0.25 * np.log(frequency)
+    for name, values in (("zipf_frequency", frequency), ("log_visits", frequency), ("idf", frequency), ("depth", np.round(z))):
+        assert associations(y, {name: values}, seed=0, resamples=100)[0].exponent is None
+    assert associations(y, {"visits": frequency}, seed=0, resamples=100)[0].exponent.mean == pytest.approx(0.25)
+
+
 def test_rare_categories_are_pooled():
     values = np.array(["a"] * 40 + ["b"] * 40 + [f"rare {i}" for i in range(8)])
     assert factor_columns("x", values).codes.max() == 2

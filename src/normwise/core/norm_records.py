@@ -40,6 +40,7 @@ class FactorAssociation(Record):
     alone: float | None = Field(
         default=None, description="share of the norm's rank variance that a cubic in this factor's rank explains alone"
     )
+    log_spread: float | None = Field(default=None, description="standard deviation of log r once the controls have lost what they explain")
     own_share: float | None = Field(default=None, description="share of the factor's rank variance that the controls leave")
     collinear_with: tuple[str, ...] = ()
     shared: Interval | None = Field(default=None, description="partial Spearman of a collinear group on the factors outside it")

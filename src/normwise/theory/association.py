@@ -12,7 +12,7 @@ from normwise.core.errors import InputError, near_names
 from normwise.core.norm_records import FactorAssociation
 from normwise.core.records import Interval
 from normwise.core.shapes import Float
-from normwise.theory.factor_reading import checked_values, factor_columns, kind_of
+from normwise.theory.factor_reading import checked_values, factor_columns, is_logarithm, kind_of
 from normwise.theory.partial_rank import (
     Residuals,
     block_test,
@@ -52,7 +52,7 @@ class _Factor:
 
     @property
     def log(self) -> np.ndarray | None:
-        numeric = self.columns.score is not None
+        numeric = self.columns.score is not None and not is_logarithm(self.name)
         return np.log(self.values) if numeric and self.values.min() > 0 else None
 
 
@@ -73,6 +73,7 @@ class _Partial:
     ratio: Interval
     p_ratio: float
     influences: np.ndarray
+    log_spread: float
     slope: float | None = None
 
 
@@ -93,7 +94,8 @@ def associations(
         spearman          corr(u, v)
         partial_spearman  corr(M u, M v): both sides, so that it is 0 on average when the norm, given the controls, does not
                           depend on the factor, whatever curves tie both to the controls. Without controls it is `spearman`
-        exponent          slope of M log r on M log x (theory: 0.25 on visits under SGD, 0.5 under lazy Adam)
+        exponent          slope of M log r on M log x (theory: 0.25 on visits under SGD, 0.5 under lazy Adam); None where x
+                          is not positive or is a logarithm already by its name (see `is_logarithm`)
 
     Why ranks and splines on both sides: when both norm and factor are curves of the length, taking out straight lines leaves
     two bends that correlate with each other; a rank straightens neither exactly. One wrong side does no harm as long as the
@@ -190,8 +192,11 @@ def _partial(factor: _Factor, norms: _Norms, design: np.ndarray | None) -> _Part
     if float(rank @ rank) < _NOTHING_LEFT * float(norms.rank @ norms.rank):
         return None
     ratio, p_ratio = correlation_ratio(rank, block, left.freedom), block_test(rank, block, left)
+    spread = float(np.sqrt(log_norm @ log_norm / max(left.freedom, 1)))
     if score is None:
-        return _Partial(figure=float(ratio.mean or 0.0), p_value=p_ratio, ratio=ratio, p_ratio=p_ratio, influences=np.empty((0, rank.size)))
+        nothing = np.empty((0, rank.size))
+        figure = float(ratio.mean or 0.0)
+        return _Partial(figure=figure, p_value=p_ratio, ratio=ratio, p_ratio=p_ratio, influences=nothing, log_spread=spread)
     factor_left = left.values[:, 2]
     rho, p_value = correlation_test(factor_left, rank, left)
     influences = [correlation_influence(factor_left, rank, score, norms.rank, left.leverage)]
@@ -199,7 +204,9 @@ def _partial(factor: _Factor, norms: _Norms, design: np.ndarray | None) -> _Part
     if log is not None:
         slope, of_slope = slope_influence(left.values[:, 3], log_norm, left.leverage)
         influences.append(of_slope)
-    return _Partial(figure=rho, p_value=p_value, ratio=ratio, p_ratio=p_ratio, influences=np.stack(influences), slope=slope)
+    return _Partial(
+        figure=rho, p_value=p_value, ratio=ratio, p_ratio=p_ratio, influences=np.stack(influences), log_spread=spread, slope=slope
+    )
 
 
 def _with_intervals(
@@ -224,12 +231,13 @@ def _with_intervals(
 def _figures(record: FactorAssociation, partial: _Partial, moved: np.ndarray) -> dict[str, Any]:
     interval = partial.ratio if record.categorical else fisher_interval(partial.figure, moved[:, 0])
     if record.collinear_with:
-        return {"shared": interval}
+        return {"shared": interval, "log_spread": partial.log_spread}
     fields: dict[str, Any] = {
         "partial_spearman": partial.figure,
         "ci_low": interval.ci_low,
         "ci_high": interval.ci_high,
         "p_value": partial.p_value,
+        "log_spread": partial.log_spread,
     }
     if not record.categorical:
         fields |= {"curve": partial.ratio.mean, "curve_p_adjusted": partial.p_ratio}

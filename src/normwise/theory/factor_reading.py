@@ -9,7 +9,7 @@ from normwise.theory.rank_design import FactorColumns, categorical_columns, nume
 
 # Which label a norm gets that follows a factor of this name; any other factor lends its own name.
 KINDS: dict[str, frozenset[str]] = {
-    "length": frozenset({"length", "tokens", "n_tokens", "token_count", "characters", "n_characters", "words", "n_words", "word_count"}),
+    "length": frozenset({"length", "tokens", "n_tokens", "token_count", "characters", "n_characters", "words", "word_count", "letters"}),
     "frequency": frozenset({"frequency", "corpus_count", "count", "visits", "word_frequency", "zipf_frequency", "document_frequency"}),
     "specificity": frozenset({"specificity", "idf", "depth", "wordnet_depth", "hyponyms", "senses", "kappa", "dispersion"}),
     "uncertainty": frozenset({"uncertainty", "entropy", "label_entropy", "spread", "ratings_sd", "residual", "correct"}),
@@ -29,6 +29,17 @@ def kind_of(name: str) -> str:
     """
     plain = name.strip().lower().replace(" ", "_").replace("-", "_").removeprefix("log_")
     return next((kind for kind, names in KINDS.items() if plain in names), name)
+
+
+def is_logarithm(name: str) -> bool:
+    """Return whether a factor of this name is a logarithm already: a power of it would be no exponent that a law speaks of.
+
+    Example:
+        >>> [is_logarithm(name) for name in ("log_frequency", "zipf_frequency", "idf", "frequency")]
+        [True, True, True, False]
+    """
+    plain = name.strip().lower()
+    return plain.startswith(("log", "zipf")) or plain == "idf"
 
 
 def checked_values(name: str, values: np.ndarray, rows: int) -> np.ndarray:

@@ -11,6 +11,7 @@ What association alone can claim, and what it cannot:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from normwise.core.norm_records import (
@@ -25,15 +26,18 @@ from normwise.core.norm_records import (
     Usefulness,
 )
 from normwise.theory.association import EQUAL_WITHIN, LEAST_ROWS
-from normwise.theory.norm_words import BENT, verdict_text
+from normwise.theory.norm_words import BENT, SPAN, verdict_text
 from normwise.theory.regime_evidence import CLOSED_FORM_FREEDOM, judge_regime
 
-# Each with its reason. All were written down before any run but CURVE_SIGNIFICANCE, which was .05 until 200 null runs at 100 rows
-# named a factor 17 times: inside the accepted 18, but with two looks at .05 each, by luck. It was confirmed on fresh seeds.
+# Each with its reason. LEAST_EFFECT, LEAST_RATIO, SIGNIFICANCE, EXCLUDED_EFFECT, DOMINANCE and LEAST_FOR_CONFIDENCE were written
+# down before any run; CURVE_SIGNIFICANCE was .05 at first and was lowered after null runs, since two looks at .05 add up.
 # A rank correlation of .1 is 1% of the rank variance: below it nobody's ranking or threshold changes.
 LEAST_EFFECT = 0.1
 # Correlation ratios have no sign and take up several degrees of freedom, so chance feeds them more: 4% of the variance.
 LEAST_RATIO = 0.2
+# The laws of the norm are leading orders: finite steps, buffers and mixed gradients move it by a percent or two, in every regime.
+# An effect that moves the norm by less than 3% from the 5th to the 95th percentile is of that size, however sure its rank is.
+LEAST_CHANGE = 0.03
 SIGNIFICANCE = 0.05
 # A curve is a second look at the same factor: it gets a fifth of the false alarms, so that both looks together stay near 5%.
 CURVE_SIGNIFICANCE = 0.01
@@ -50,7 +54,7 @@ def strength(factor: FactorAssociation) -> float:
 
     Passes: |partial Spearman| >= 0.1 with an interval that excludes 0 and adjusted p < 0.05; for a category a correlation ratio
     >= 0.2 instead; or a curve, which need not be monotone, with a ratio >= 0.2 and adjusted p < 0.01. The ratio is
-    returned where it is more than 1.5 times the correlation.
+    returned where it is more than 1.5 times the correlation. Whatever it is, it has to move the norm by 3% (see `change`).
 
     Example:
         >>> strength(FactorAssociation(name="a", kind="a", rows=99, partial_spearman=-0.3, ci_low=-0.4, ci_high=-0.2, p_adjusted=0.01))
@@ -61,7 +65,8 @@ def strength(factor: FactorAssociation) -> float:
     by_rank = abs(factor.partial_spearman or 0.0) if passes_by_rank(factor) else 0.0
     if factor.curve is None or factor.curve_p_adjusted is None:
         return by_rank
-    by_curve = factor.curve if factor.curve >= LEAST_RATIO and factor.curve_p_adjusted < CURVE_SIGNIFICANCE else 0.0
+    passes = factor.curve >= LEAST_RATIO and factor.curve_p_adjusted < CURVE_SIGNIFICANCE and change(factor, factor.curve) >= LEAST_CHANGE
+    by_curve = factor.curve if passes else 0.0
     return by_curve if by_curve > BENT * by_rank else by_rank
 
 
@@ -71,7 +76,20 @@ def passes_by_rank(factor: FactorAssociation) -> bool:
         return False
     least = LEAST_RATIO if factor.categorical else LEAST_EFFECT
     apart = factor.ci_low > 0.0 or factor.ci_high < 0.0
-    return abs(factor.partial_spearman) >= least and apart and factor.p_adjusted < SIGNIFICANCE
+    moves = change(factor, factor.partial_spearman) >= LEAST_CHANGE
+    return abs(factor.partial_spearman) >= least and apart and factor.p_adjusted < SIGNIFICANCE and moves
+
+
+def change(factor: FactorAssociation, figure: float) -> float:
+    """Return by how much an effect of this size moves log r from the 5th to the 95th percentile of what the factor explains.
+
+    Equation: 2 z_.95 |figure| sd(log r, controls held), about |figure| 3.29 sd; inf where the spread is not known.
+
+    Example:
+        >>> round(change(FactorAssociation(name="a", kind="a", rows=99, log_spread=0.02), 0.3), 4)
+        0.0197
+    """
+    return math.inf if factor.log_spread is None else SPAN * abs(figure) * factor.log_spread
 
 
 def judge(
@@ -92,7 +110,7 @@ def judge(
     | a kind or a factor name | factors of this kind pass, and it is at least twice as strong as the next kind            |
     | mixed                   | several kinds pass and none is twice as strong as the next                                |
     | undetermined            | fewer than 30 rows, no factor, intervals too wide, or factors that cannot be told apart   |
-    | uninformative           | no factor passes, every interval excludes an effect of 0.3, and none has it alone         |
+    | uninformative           | no factor passes, every interval excludes an effect of 0.3 or of 3%, and none has it alone |
 
     Args:
         factors: what `associations` returned; may be empty.
@@ -136,7 +154,11 @@ def judge(
 
 def overlapping(factors: Sequence[FactorAssociation]) -> list[FactorAssociation]:
     """Return the factors that explain a medium share of the norm alone; where none passes once the others are held, they overlap."""
-    return [factor for factor in factors if factor.alone is not None and factor.alone >= EXCLUDED_EFFECT**2]
+    return [
+        factor
+        for factor in factors
+        if factor.alone is not None and factor.alone >= EXCLUDED_EFFECT**2 and change(factor, math.sqrt(factor.alone)) >= LEAST_CHANGE
+    ]
 
 
 def inseparable(factors: Sequence[FactorAssociation]) -> list[FactorAssociation]:
@@ -177,13 +199,14 @@ def _mean(factor: FactorAssociation) -> float:
 
 
 def _excluded(factors: Sequence[FactorAssociation]) -> bool:
-    """Whether at least one factor was tested and all intervals exclude a medium effect."""
+    """Whether at least one factor was tested and all intervals exclude a medium effect, or one that moves the norm by 3%."""
     bounds = []
     for factor in factors:
         group = factor.shared
         low, high = (factor.ci_low, factor.ci_high) if group is None else (group.ci_low, group.ci_high)
         if low is not None and high is not None:
-            bounds.append(max(abs(low), abs(high)))
+            bound = max(abs(low), abs(high))
+            bounds.append(bound if change(factor, bound) >= LEAST_CHANGE else 0.0)
         elif factor.rows >= LEAST_ROWS and not factor.note.startswith("constant"):
             return False
     return bool(bounds) and max(bounds) < EXCLUDED_EFFECT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from normwise.core.norm_records import FactorAssociation, NormDistribution, NormVerdict, RegimeEvidence, Usefulness
@@ -10,6 +11,8 @@ from normwise.core.records import Interval
 # A correlation ratio this many times the correlation says that the dependence is bent, and a sign would mislead.
 BENT = 1.5
 # 9% of the rank variance: a correlation of .3, as in the verdict.
+# From the 5th to the 95th percentile of a normal variable, in standard deviations.
+SPAN = 3.29
 _MEDIUM = 0.09
 _STEPS = {
     "cosine": "rank by cosine",
@@ -89,11 +92,17 @@ def _what(verdict: NormVerdict, factors: Sequence[FactorAssociation], named: Seq
 
 def _uninformative(factors: Sequence[FactorAssociation]) -> str:
     tested = _tested(factors)
-    widest = max(max(abs(factor.ci_low or 0.0), abs(factor.ci_high or 0.0)) for factor in tested) if tested else 0.0
+    widest = max((_largest(factor) for factor in tested), default=0.0)
     small = [factor.name for factor in tested if factor.p_adjusted is not None and factor.p_adjusted < 0.05]
     real = f" ({', '.join(small)}: not zero, but too small to use)" if small else ""
     names = ", ".join(factor.name for factor in tested) or "the given factors"
-    return f"The norm follows none of {names}: effects beyond {widest:.2f} are excluded at 95%{real}"
+    moves = max((SPAN * _largest(factor) * factor.log_spread for factor in tested if factor.log_spread is not None), default=math.inf)
+    amount = f", none moves it by more than {max(moves, 0.001):.1%}" if moves < 0.1 else ""
+    return f"The norm follows none of {names}: effects beyond {widest:.2f} are excluded at 95%{amount}{real}"
+
+
+def _largest(factor: FactorAssociation) -> float:
+    return max(abs(factor.ci_low or 0.0), abs(factor.ci_high or 0.0))
 
 
 def _undetermined(factors: Sequence[FactorAssociation]) -> str:
