@@ -55,6 +55,15 @@ def inspect_norms(
     lazy: Annotated[bool | None, typer.Option("--lazy/--dense", help="Whether decay and moments moved visited rows only.")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Of that training.")] = None,
     trained_with: Annotated[str | None, typer.Option("--trained-with", help="cosine or dot: the similarity in its loss.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Judged queries for a model: do its norms help to rank, or to trust a hit?")
+    ] = None,
+    limit_queries: Annotated[int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of --data.")] = None,
+    limit_candidates: Annotated[int | None, typer.Option("--limit-candidates", min=2, help="At most so many candidates of --data.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model: read it first.")
+    ] = False,
     recover_norms: Annotated[
         str | None,
         typer.Option("--recover-norms", metavar="MODEL", help="Give the raw norms of unit vectors back, by the model that made them."),
@@ -77,11 +86,13 @@ def inspect_norms(
         "--lazy/--dense": lazy,
         "--steps": steps,
         "--trained-with": trained_with,
+        "--data": data,
+        "--report": report,
     }
 
     def work() -> Record:
         if recover_norms is not None:
-            return _recovered(source, recover_norms, out, settings, column=column, overwrite=overwrite)
+            return _recovered(source, recover_norms, out, settings, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
         if out is not None or overwrite:
             raise InputError("--out and --overwrite belong to --recover-norms MODEL: give a model, or leave them out")
         training = training_evidence(
@@ -103,10 +114,15 @@ def inspect_norms(
             table=table,
             text_column=text_column,
             training=training,
+            data=data,
+            limit_queries=limit_queries,
+            limit_candidates=limit_candidates,
             language=language,
             limit=limit,
             progress=sys.stderr.isatty(),
             seed=seed,
+            trust_remote_code=trust_remote_code,
+            report=report,
             command=shlex.join(["normwise", *sys.argv[1:]]),
         )
 
@@ -204,7 +220,14 @@ def show_recovery(result: RecoveryResult) -> None:
 
 
 def _recovered(
-    source: str, model: str, out: Path | None, settings: dict[str, Any], *, column: str | None, overwrite: bool
+    source: str,
+    model: str,
+    out: Path | None,
+    settings: dict[str, Any],
+    *,
+    column: str | None,
+    overwrite: bool,
+    trust_remote_code: bool,
 ) -> RecoveryResult:
     idle = [name for name, value in settings.items() if value is not None]
     if idle:
@@ -215,7 +238,7 @@ def _recovered(
         raise InputError("--recover-norms needs --out NORMS.npy to write to")
     from normwise.workflows.inspect import recover
 
-    return recover(source, model, out, column=column, overwrite=overwrite)
+    return recover(source, model, out, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
 
 
 def _factor_row(factor: FactorAssociation) -> dict[str, Any]:

@@ -41,9 +41,7 @@ def test_a_schedule_follows_the_recursion_of_the_fourth_power_step_by_step(seed)
 
 def test_a_schedule_of_many_rates_is_merged_without_a_visible_loss():
     rates = np.linspace(0.2, 0.0, 4000)
-    found = predicted_norms_along(
-        *ITEMS.values(), learning_rates=rates, settings=SGD.model_copy(update={"weight_decay": 0.0}), width=8
-    )
+    found = predicted_norms_along(*ITEMS.values(), learning_rates=rates, settings=SGD.model_copy(update={"weight_decay": 0.0}), width=8)
     exact = (ITEMS["initial_norms"] ** 4 + 2 * (rates**2).sum() * ITEMS["visit_rates"] * ITEMS["second_moments"]) ** 0.25
     assert np.allclose(found, exact, rtol=1e-9)
 
@@ -73,6 +71,10 @@ def test_a_baseline_is_judged_out_of_fold():
     assert r2 is not None
     assert r2 < 0.05  # in sample a cubic of noise would be above 0
     assert baseline_fit(noise, np.ones(100)).r2 is None
+    rare = np.concatenate([rng.integers(1, 4, size=39), [500]]).astype(float)
+    runaway = baseline_fit(noise[:40], rare).r2
+    assert runaway is not None
+    assert runaway > -3
     with pytest.raises(InputError, match="negative value"):
         baseline_fit(noise, -noise)
 

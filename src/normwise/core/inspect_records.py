@@ -8,6 +8,7 @@ from pydantic import Field
 
 from normwise.core.norm_records import NormDistribution, NormReport
 from normwise.core.records import Record
+from normwise.core.usefulness_records import UsefulnessReport
 
 
 class NormPictures(Record):
@@ -33,7 +34,7 @@ class InspectReport(NormReport):
 
     `stored` is the type the vectors are stored in, `part` the column or tensor that was read. `skew_log` is that of log r;
     `tail_low` = median / 1% quantile, `tail_high` = 99% quantile / median. `raw_norms` says in words how to get raw
-    norms, where the vectors came normalized.
+    norms, where the vectors came normalized. `usefulness` is what judged data said, None where none were given.
     """
 
     stored: str = ""
@@ -45,6 +46,7 @@ class InspectReport(NormReport):
     infinite_rows: int = 0
     factor_rows: int = 0
     raw_norms: tuple[str, ...] = ()
+    usefulness: UsefulnessReport | None = None
     figures: NormPictures = NormPictures()
 
 

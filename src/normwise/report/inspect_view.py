@@ -33,7 +33,7 @@ _ROWS = ("pair_rows", "search_rows", "search_queries", "radial_rows")
 def inspect_view(report: InspectReport) -> dict[str, Any]:
     """Every value that `inspect.html` reads."""
     step, why = inspect_words.STEPS[report.verdict.next_step]
-    figures = report.figures
+    figures, varies = report.figures, report.verdict.label != "degenerate"
     after = report.norm_after_normalize
     histogram = norm_plots.norm_histogram(figures, report.norm.quantiles, after=after.mean if after else None)
     return {
@@ -48,6 +48,7 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
         "regime": report.regime,
         "regime_words": inspect_words.regime_words(report),
         "evidence": [settle(line) for line in report.evidence],
+        "varies": varies,
         "histogram": markup(histogram),
         "histogram_words": _histogram_words(report),
         "distribution": _distribution(report),
@@ -59,14 +60,14 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
         "has_exponents": any(factor.exponent is not None for factor in report.factors),
         "factors_lead": _factors_lead(report),
         "forests": _forests(report),
-        "scatters": _scatters(report),
+        "scatters": _scatters(report) if varies else [],
         "scatter_rows": f"{len(figures.scatter_norms):,}",
-        "freedom": words.geometry_number(report.radial_freedom),
+        "freedom": "" if report.radial_freedom is None else words.geometry_number(report.radial_freedom),
         "radial": inspect_words.radial_words(report),
         "tests": _tests(report),
         "geometry": _geometry(report),
         "geometry_lead": _geometry_lead(report.geometry, report),
-        "plane": markup(norm_plots.direction_plane(figures)),
+        "plane": markup(norm_plots.direction_plane(figures, colored=varies)),
         "notes": [settle(note) for note in report.notes],
         "raw_norms": [dict(zip(("what", "how"), _split(line), strict=True)) for line in report.raw_norms],
         "settings": _settings(report),
@@ -77,7 +78,7 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
 
 def _facts(report: InspectReport) -> list[dict[str, str]]:
     verdict, norm = report.verdict, report.norm
-    strength = "" if verdict.effect is None else f"strength {verdict.effect:.2f} of at most 1, the others held"
+    strength = "" if verdict.effect is None else f"strength {verdict.effect:.2f} of at most 1"
     spread = "" if norm.cv is None else f"CV {words.number(norm.cv, digits=3)}, median {words.number(norm.quantiles.get('0.5'))}"
     kind = [words.counted(report.d, "dimension"), *(part for part in (report.stored, report.part) if part)]
     return [
@@ -215,9 +216,16 @@ def _scatters(report: InspectReport) -> list[dict[str, Any]]:
     drawn = []
     for name, values in figures.scatter_factors.items():
         svg = norm_plots.factor_figure(figures.scatter_norms, values, name=name)
-        caption = "Bar: median of the category." if categories.get(name) else "Line: median norm."
+        categorical = categories.get(name, False)
+        caption = "Bar: median of the category." if categorical else "Line: median norm."
         if svg:
-            drawn.append({"svg": markup(svg), "title": settle(name), "caption": caption})
+            drawn.append(
+                {
+                    "svg": markup(svg),
+                    "title": settle(name),
+                    "caption": caption if len(figures.scatter_norms) >= norm_plots.LEAST_FOR_LINE or categorical else "",
+                }
+            )
     return drawn
 
 
@@ -249,6 +257,8 @@ def _geometry(report: InspectReport) -> list[dict[str, str]]:
 
 
 def _geometry_lead(geometry: Mapping[str, float | None], report: InspectReport) -> str:
+    if not report.sample_rows:
+        return "There was no row to measure."
     rows = {key: f"{int(value):,}" for key in _ROWS if (value := geometry.get(key)) is not None}
     parts = [f"Measured on a sample of {report.sample_rows or 0:,} rows, drawn by seed {report.seed}, with standard errors."]
     if "pair_rows" in rows:

@@ -75,9 +75,9 @@ def headline(report: InspectReport) -> str:
     if verdict.label == "uninformative":
         return "The norm follows none of the given factors."
     if verdict.label == "undetermined":
-        return (
-            "What the norm follows cannot be said from this." if report.factors else "No factor was given: what the norm follows is open."
-        )
+        if not report.factors:
+            return "No factor was given: what the norm follows is open."
+        return "What the norm follows cannot be told from these data."
     kinds = {factor.name: factor.kind for factor in report.factors}
     main = _names(tuple(name for name in verdict.follows if kinds.get(name) == verdict.label))
     if main in ("", _names((verdict.label,))):

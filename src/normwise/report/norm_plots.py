@@ -33,10 +33,14 @@ MAX_DOTS = 800
 MAX_CATEGORIES = 7
 # In the order in which they get their place where there is not enough for all.
 MARKED = {"0.5": "median", "0.01": "1%", "0.99": "99%", "0.25": "25%", "0.75": "75%"}
+# Norms nearer to each other than this differ by rounding, which is nothing to draw.
+_EQUAL = 1e-5
 _LOG_HISTOGRAM = 8.0
 _LEAST_BARS = 10
 _LOG_FACTOR = 20.0
 _LONG_TAILS = 4.0
+# As many rows as a correlation takes; a line through fewer would say what the table refuses to.
+LEAST_FOR_LINE, _MANY = 30, 150
 _MEDIAN_BINS, _LEAST_IN_BIN = 12, 5
 Axis = Literal["linear", "log", "rank"]
 
@@ -50,16 +54,16 @@ def norm_histogram(figures: NormPictures, quantiles: Mapping[str, float], *, aft
         after: the norm behind a Normalize module, marked where it lies on the axis.
 
     Returns:
-        An SVG element, or "" where no vector has a usable norm.
+        An SVG element, or "" where no vector has a usable norm or all are equal up to rounding.
     """
     edges, counts = figures.histogram_edges, figures.histogram_counts
     total = sum(counts) + figures.below + figures.above
-    if len(edges) != len(counts) + 1 or len(edges) < 2 or total <= 0 or not edges[-1] > edges[0] > 0:
+    if len(edges) != len(counts) + 1 or len(edges) < 2 or total <= 0 or not edges[-1] > edges[0] * (1.0 + _EQUAL) > 0.0:
         return ""
     log = edges[-1] / edges[0] > _LOG_HISTOGRAM
-    edges, heights = _bars(edges, counts, total=total, log=log)
+    edges, heights = bars(edges, counts, total=total, log=log)
     x = Scale(low=edges[0], high=edges[-1], start=LEFT, end=WIDTH - RIGHT, log=log)
-    y = Scale(low=0.0, high=max(heights) * 1.22, start=HEIGHT - BOTTOM, end=TOP)
+    y = Scale(low=0.0, high=max(heights) * 1.05, start=HEIGHT - BOTTOM, end=TOP)
     frame = Frame(x=x, y=y, x_label="norm (log scale)" if log else "norm", y_unit="%")
     floor = frame.y.start
     outline = f"M{point(frame.x(edges[0]), floor)}" + "".join(
@@ -74,10 +78,15 @@ def norm_histogram(figures: NormPictures, quantiles: Mapping[str, float], *, aft
     return frame.draw(label=f"Histogram of {total:,} norms. {said}.")
 
 
-def _bars(edges: Sequence[float], counts: Sequence[int], *, total: int, log: bool) -> tuple[list[float], list[float]]:
+def bars(edges: Sequence[float], counts: Sequence[int], *, total: int, log: bool) -> tuple[list[float], list[float]]:
     """Edges and heights in percent; neighbors are joined until each is as wide as the number of norms can fill.
 
-    A bar's height is the share of the norms for its width, times the width of a bar of even division: areas are shares.
+    A bar's height is the share of the norms for its width (on the log axis, of its logarithm), times the width that each
+    bar would have if all were alike: areas are shares.
+
+    Example:
+        >>> bars([1.0, 2.0, 3.0], [3, 1], total=4, log=False)
+        ([1.0, 2.0, 3.0], [75.0, 25.0])
     """
     place = math.log if log else float
     even = (place(edges[-1]) - place(edges[0])) / min(len(counts), max(_LEAST_BARS, round(math.sqrt(total))))
@@ -105,20 +114,19 @@ def _quantile_marks(frame: Frame, quantiles: Mapping[str, float]) -> list[str]:
         if value is None or not frame.x.low <= value <= frame.x.high:
             continue
         at = frame.x(value)
-        marks.append(
-            f'<path class="median a" d="M{point(at, frame.y.start)}V{frame.y.end + 8:.1f}"><title>{words}: {value:.4g}</title></path>'
-        )
+        marks.append(f'<path class="median a" d="M{point(at, frame.y.start)}V{frame.y.end:.1f}"><title>{words}: {value:.4g}</title></path>')
         half = 3.2 * len(words) + 2.0
         middle = min(max(at, frame.x.start + half), frame.x.end - half)
         if all(middle + half < low or middle - half > high for low, high in taken):
             taken.append((middle - half, middle + half))
-            marks.append(text(middle, frame.y.end + 3, words, role="name", anchor="middle"))
+            marks.append(text(middle, frame.y.end - 3, words, role="name", anchor="middle"))
     return marks
 
 
-def direction_plane(figures: NormPictures) -> str:
-    """The directions on their first two principal components, colored by the percentile of the norm."""
-    return direction_scatter(ReportFigures(directions=figures.plane, direction_norm_percentiles=figures.plane_percentiles))
+def direction_plane(figures: NormPictures, *, colored: bool) -> str:
+    """The directions on their first two principal components, colored by the percentile of the norm where norms vary."""
+    ranks = figures.plane_percentiles if colored else ()
+    return direction_scatter(ReportFigures(directions=figures.plane, direction_norm_percentiles=ranks))
 
 
 def factor_figure(norms: Sequence[float], values: Sequence[float] | Sequence[str], *, name: str) -> str:
@@ -130,14 +138,15 @@ def factor_figure(norms: Sequence[float], values: Sequence[float] | Sequence[str
         name: of the factor.
 
     Returns:
-        An SVG element, or "" where there are no points or the two do not belong together.
+        An SVG element, or "" where there are no points, the factor does not vary, or the two do not belong together.
     """
     if len(norms) != len(values) or not norms:
         return ""
     if any(isinstance(value, str) for value in values):
         return _category_rows(norms, [str(value) for value in values], name=name)
     pairs = [(float(v), r) for v, r in zip(values, norms, strict=True) if math.isfinite(float(v)) and math.isfinite(r) and r > 0]
-    return _scatter(pairs, name=name) if pairs else ""
+    # A factor that does not vary has nothing to be seen against.
+    return _scatter(pairs, name=name) if len({value for value, _ in pairs}) > 1 else ""
 
 
 def axis_of(values: Sequence[float]) -> Axis:
@@ -184,7 +193,8 @@ def binned_medians(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, fl
         else:
             bins.append([pair])
     if len(bins) > 1 and len(bins[-1]) < _LEAST_IN_BIN:
-        bins[-2] += bins.pop()
+        rest = bins.pop()
+        bins[-1] += rest
     return [(median(x for x, _ in found), median(y for _, y in found)) for found in bins if len(found) >= _LEAST_IN_BIN]
 
 
@@ -206,8 +216,8 @@ def _scatter(pairs: Sequence[tuple[float, float]], *, name: str) -> str:
     words = {"linear": "", "log": " (log scale)", "rank": " (percentile)"}[axis]
     frame = Frame(x=x, y=y, x_label=shorten(name, limit=46) + words, y_label="norm (log scale)")
     dots = "".join(f"M{point(frame.x(pairs[i][0]), frame.y(pairs[i][1]))}h0" for i in thinned(len(pairs)))
-    frame.parts.append(f'<path class="dots plain small" d="{dots}"/>')
-    line = binned_medians(pairs)
+    frame.parts.append(f'<path class="{_dot_class(len(pairs))}" d="{dots}"/>')
+    line = binned_medians(pairs) if len(pairs) >= LEAST_FOR_LINE else []
     if len(line) > 1:
         path = "L".join(point(frame.x(value), frame.y(norm)) for value, norm in line)
         frame.parts.append(f'<path class="line s2 strong" d="M{path}"><title>medians</title></path>')
@@ -222,10 +232,10 @@ def _category_rows(norms: Sequence[float], values: Sequence[str], *, name: str) 
         return ""
     common = [value for value, _ in Counter(value for value, _ in pairs).most_common()]
     kept = set(common if len(common) <= MAX_CATEGORIES + 1 else common[:MAX_CATEGORIES])
-    groups: dict[str | None, list[float]] = {}
+    groups: dict[str, list[float]] = {}
+    rest = []
     for value, norm in pairs:
-        groups.setdefault(value if value in kept else None, []).append(norm)
-    rest = groups.pop(None, None)
+        (groups.setdefault(value, []) if value in kept else rest).append(norm)
     rows = [(shorten(value, limit=34), found) for value, found in sorted(groups.items(), key=lambda item: median(item[1]))]
     if rest:
         rows.append((f"{len(common) - len(kept)} other categories", rest))
@@ -243,7 +253,7 @@ def _category_rows(norms: Sequence[float], values: Sequence[str], *, name: str) 
                 # The golden ratio spreads the dots over the row, alike on every machine.
                 dots.append(f"M{point(scale(norm), top + height * (0.55 + 0.36 * (order * 0.618034 % 1.0)))}h0")
             order += 1
-        parts.append(f'<path class="dots plain small" d="{"".join(dots)}"/>')
+        parts.append(f'<path class="{_dot_class(len(pairs))}" d="{"".join(dots)}"/>')
         middle = scale(median(found))
         parts.append(
             f'<path class="line s2 strong" d="M{point(middle, top + height * 0.46)}V{top + height:.1f}"><title>median</title></path>'
@@ -253,6 +263,10 @@ def _category_rows(norms: Sequence[float], values: Sequence[str], *, name: str) 
     return wrap(
         "".join(parts), label=f"Norms by {name}, {len(pairs):,} vectors. Medians: {said}.", size=f'viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}"'
     )
+
+
+def _dot_class(count: int) -> str:
+    return "dots plain small" if count > _MANY else "dots plain"
 
 
 def _axis_below(scale: Scale, *, label: str) -> list[str]:

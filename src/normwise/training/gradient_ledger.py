@@ -17,7 +17,7 @@ class GradientLedger:
     Within a step the gradients of one item add up, whatever micro-batches and columns it stood in, since the optimizer sees only the
     sum; a step counts as one visit of it. They are those of the loss as it was trained: for a mean over N anchors g holds the factor 1/N,
     which is the form in which the laws with weight decay are right (`mean_loss_moment`). Hooks return nothing, so that the backward pass
-    is bit-equal with and without them.
+    is bit-equal with and without them. `last_rows` and `last_squares` are the items of the last step and their ||g||^2.
 
     Args:
         items: N >= 1.
@@ -39,6 +39,7 @@ class GradientLedger:
         self._along = self._total = 0.0
         self._clipped = 0
         self.learning_rates: list[float] = []
+        self.last_rows, self.last_squares = np.zeros(0, dtype=np.int64), np.zeros(0)
 
     @property
     def stream(self) -> GradientStream:
@@ -99,10 +100,12 @@ class GradientLedger:
         self.learning_rates.append(learning_rate)
         self._clipped += clip < 1.0
         pending, self._pending = self._pending, []
+        self.last_rows, self.last_squares = self.last_rows[:0], self.last_squares[:0]
         if not pending:
             return
         rows = np.concatenate([items for items, _, _ in pending])
-        vectors, gradients = (torch.cat([part[place] for part in pending]).float().cpu().numpy() for place in (1, 2))
+        vectors = torch.cat([values for _, values, _ in pending]).float().cpu().numpy()
+        gradients = torch.cat([gradient for _, _, gradient in pending]).float().cpu().numpy()
         alive = (vectors != 0).any(axis=1)
         self._add(rows[alive], vectors[alive], gradients[alive] * np.float32(clip))
 
@@ -120,3 +123,4 @@ class GradientLedger:
             self._stream = GradientStream(self._items, tangents.shape[1])
         if items.size:
             self._stream.add(items, sums)
+        self.last_rows, self.last_squares = items, np.einsum("bd,bd->b", sums, sums)

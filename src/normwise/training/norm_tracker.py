@@ -59,6 +59,11 @@ class NormTracker(TrainerCallback):
         self._final: np.ndarray | None = None
         self._settings: OptimizerSettings | None = None
 
+    @property
+    def ledger(self) -> GradientLedger:
+        """The gradients seen so far."""
+        return self._ledger
+
     def start(self) -> None:
         """Measure the first norms and begin to watch; a second start begins anew."""
         self.stop(measure=False)

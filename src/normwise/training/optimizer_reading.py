@@ -44,9 +44,10 @@ def optimizer_settings(optimizer: Any, group: dict[str, Any], *, learning_rate: 
         >>> optimizer_settings(sgd, sgd.param_groups[0], learning_rate=0.1).momentum
         0.9
     """
-    inner = optimizer
+    inner: Any = optimizer
+    # accelerate's wrapper is an Optimizer too.
     while not isinstance(inner, torch.optim.Optimizer) or type(inner).__name__ == "AcceleratedOptimizer":
-        inner = inner.optimizer
+        inner = getattr(inner, "optimizer")  # noqa: B009 - not known to the type of torch's class
     decay = float(group.get("weight_decay", 0.0))
     if isinstance(inner, torch.optim.SGD):
         plain = not (group.get("nesterov") or group.get("dampening") or group.get("maximize"))

@@ -71,10 +71,8 @@ class TrackedTexts:
             for key in row_keys(self._features(start)):
                 place = len(lengths)
                 if key in self._places:
-                    first = self.names[self._places[key]]
-                    raise InputError(
-                        f"texts[{place}] {self.names[place]!r:.60} and {first!r:.60} have the same tokens after truncation: track one of them"
-                    )
+                    both = f"{self.names[place]!r:.60} and {self.names[self._places[key]]!r:.60}"
+                    raise InputError(f"texts[{place}]: {both} have the same tokens after truncation: track one of them")
                 self._places[key] = place
                 lengths.append(len(key) // 8)
         self.lengths: np.ndarray | None = np.array(lengths, dtype=np.float64)
@@ -103,11 +101,15 @@ class TrackedTexts:
         """Nothing waits: hooks feed the ledger."""
 
     def norms(self) -> np.ndarray:
-        """(N,) norms in evaluation mode; modules go back to the mode that each had."""
+        """(N,) norms of `vectors`."""
+        return np.linalg.norm(self.vectors(), axis=1)
+
+    def vectors(self) -> np.ndarray:
+        """(N, D) raw vectors in evaluation mode, without a random draw; modules go back to the mode that each had."""
         modes = [(module, module.training) for module in self._model.modules()]
         found: list[np.ndarray] = []
         handle = last_raw_module(self._model).register_forward_hook(
-            lambda module, args, output: found.append(torch.linalg.vector_norm(output["sentence_embedding"].double(), dim=1).cpu().numpy())
+            lambda module, args, output: found.append(output["sentence_embedding"].double().cpu().numpy())
         )
         try:
             self._model.eval()

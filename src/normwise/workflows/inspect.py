@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
-from normwise.core.files import write_bytes
+from normwise.core.files import write_bytes, write_text
 from normwise.core.inspect_records import InspectReport, NormPictures, RecoveryResult
 from normwise.core.norm_records import NormDistribution, RadialEvidence, TrainingEvidence
 from normwise.data.norm_inputs import open_vectors
 from normwise.data.opening import check_new_place, kind_of, user_path
+from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
 from normwise.report.recipes import SERVERS
 from normwise.theory.association import associations
@@ -24,8 +25,10 @@ from normwise.theory.norm_summary import NormFigures, RowScan, is_normalized, no
 from normwise.theory.norm_verdict import judge
 from normwise.theory.plane import norm_percentiles, principal_plane
 from normwise.theory.radial import TESTS, deciding_test
+from normwise.workflows.evaluate import check_report
 from normwise.workflows.inspect_factors import FactorTable, gather_factors
 from normwise.workflows.inspect_source import LIMIT, Material, Reading, open_source
+from normwise.workflows.inspect_usefulness import measure_usefulness
 
 _SCATTER, _PLANE = 2_000, 1_000
 _SAMPLE_VALUES = 1 << 26
@@ -52,12 +55,17 @@ def inspect(
     table: str | None = None,
     text_column: str | None = None,
     training: TrainingEvidence | None = None,
+    data: str | Path | RetrievalData | Judged | None = None,
+    limit_queries: int | None = None,
+    limit_candidates: int | None = None,
     language: str = "en",
     limit: int = LIMIT,
     batch_size: int = 64,
     progress: bool | None = False,
     seed: int = 0,
+    trust_remote_code: bool = False,
     command: str = "",
+    report: Path | None = None,
 ) -> InspectReport:
     """Report on the norms of vectors: their distribution, what they follow, which regime explains them, and a verdict.
 
@@ -74,12 +82,17 @@ def inspect(
         table: of a checkpoint: the tensor's name, or "auto" for the obvious one.
         text_column: of a file of texts.
         training: how the vectors were trained, as far as it is known: without it signal, noise and adam are never said.
+        data: judged queries as `evaluate` takes them, to measure with a model whether its norms help to rank or to trust a hit.
+        limit_queries: at most so many queries of each split of `data`.
+        limit_candidates: at most so many candidates of `data`; those that are relevant to a kept query always stay.
         language: of wordfreq's list.
         limit: at most so many texts are encoded.
         batch_size: texts per forward pass.
         progress: show a bar; None shows it on a terminal only.
         seed: of every sample and of the bootstrap.
+        trust_remote_code: run Python code that comes with the model, if it needs any. Read that code first.
         command: what was typed, for the record.
+        report: where to write the HTML page, which must not exist yet; None writes nothing.
 
     Returns:
         The report. With fewer than 30 vectors, equal norms or vectors that came normalized it says so, and correlates nothing.
@@ -95,7 +108,8 @@ def inspect(
         (200, False, 'undetermined')
     """
     started = time.monotonic()
-    how = Reading(column, table, text_column, limit, batch_size, progress, seed)
+    check_report(report)
+    how = Reading(column, table, text_column, limit, batch_size, progress, seed, trust_remote_code)
     material = open_source(source, texts, how)
     found = _scan(material)
     usable = found.scan.usable
@@ -108,9 +122,18 @@ def inspect(
     radial = _radial(geometry, material)
     norm = distribution(found.scan, found.figures)
     judged = norm if found.vary else norm.model_copy(update={"cv": 0.0 if norm.cv is not None else None})
-    regime, verdict = judge(related, judged, normalized_input=found.normalized, radial=radial, training=training)
+    measured = None
+    if data is not None:
+        if material.encoder is None:
+            raise InputError(
+                "data asks what the norms of a model are good for, and the source is no model: give a model, or leave data out"
+            )
+        limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
+        measured = measure_usefulness(material.encoder, data, **limits, seed=seed, batch_size=batch_size, progress=progress)
+    summary = None if measured is None else measured.summary
+    regime, verdict = judge(related, judged, normalized_input=found.normalized, radial=radial, training=training, usefulness=summary)
     figures = found.figures
-    return InspectReport(
+    result = InspectReport(
         source=printable(material.vectors.name),
         n=material.vectors.rows.shape[0],
         d=material.vectors.rows.shape[1],
@@ -140,11 +163,23 @@ def inspect(
         factor_rows=rows.rows.size,
         raw_norms=raw_norm_recipes(material.vectors.name) if found.normalized else (),
         figures=_pictures(found, rows, sample, seed=seed),
+        usefulness=measured,
     )
+    if report is not None:
+        from normwise.report.page import render_inspection
+
+        write_text(Path(report), render_inspection(result))
+    return result
 
 
 def recover(
-    source: str | Path, model: str | Path, out: str | Path, *, column: str | None = None, overwrite: bool = False
+    source: str | Path,
+    model: str | Path,
+    out: str | Path,
+    *,
+    column: str | None = None,
+    overwrite: bool = False,
+    trust_remote_code: bool = False,
 ) -> RecoveryResult:
     """Give the raw norms back from vectors that were stored normalized, where the model's ending allows it.
 
@@ -154,6 +189,7 @@ def recover(
         out: the .npy file of norms to write, (N,) float32.
         column: of a parquet file.
         overwrite: replace `out`.
+        trust_remote_code: as in `inspect`.
 
     Returns:
         What was written, with the largest error that rounding can have caused.
@@ -175,7 +211,7 @@ def recover(
         from normwise.models.recovery import recover_norms
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "sentence-transformers", extra="train") from None
-    found = recover_norms(vectors.rows, load_plain(str(model)).model, epsilon=vectors.epsilon)
+    found = recover_norms(vectors.rows, load_plain(str(model), trust_remote_code=trust_remote_code).model, epsilon=vectors.epsilon)
     write_bytes(target, _npy(found.norms.astype(np.float32)))
     norms = _distribution_of(found.norms)
     text = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from normwise.data.texts import text_problem
 from normwise.data.token_strings import token_words
 from normwise.theory.directions import exact_norms, normalize
 
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+
 LIMIT = 4_000
 OBVIOUS = "auto"
 _MODEL_FILES = ("modules.json", "config.json")
@@ -31,7 +34,7 @@ class Material:
 
     `texts` (one per row, None where a row has none) give factors; `tokens` their counts as the model reads them.
     `after` are the norms behind the model's own Normalize module, None where it has none. `closed_form` is what the
-    model's last norm layer says. `separate` says that each text is one token of a table.
+    model's last norm layer says. `separate` says that each text is one token of a table. `encoder` is the open model, if one was.
     """
 
     vectors: VectorInput
@@ -40,6 +43,7 @@ class Material:
     after: np.ndarray | None = None
     closed_form: Literal["plane-bound", "ellipsoid-bound"] | None = None
     separate: bool = False
+    encoder: Encoder | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -54,6 +58,7 @@ class Reading:
     batch_size: int = 64
     progress: bool | None = False
     seed: int = 0
+    trust_remote_code: bool = False
 
 
 def open_source(source: str | Path | np.ndarray, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
@@ -149,7 +154,7 @@ def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) 
     from normwise.models.loading import load_plain
     from normwise.models.tokens import token_counter
 
-    loaded = load_plain(name)
+    loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
     freedom = norm_freedom(loaded.model)
     words = freedom.words
     closed = "plane-bound" if words.startswith("plane-bound") else "ellipsoid-bound" if words.startswith("ellipsoid-bound") else None
@@ -166,6 +171,7 @@ def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) 
         tokens=counts if limit is None else np.minimum(counts, limit),
         after=exact_norms(normalize(vectors), name="normalized vectors") if loaded.normalized else None,
         closed_form=closed,
+        encoder=encoder,
         notes=tuple(notes),
     )
 
