@@ -53,6 +53,19 @@ def test_adam_is_judged_by_the_error_as_its_law_makes_norms_alike():
     assert claims_of(_cells([0.9] * 5, figure="law_r2", optimizer="adamw")) == ()
 
 
+def test_a_law_that_only_repeats_the_start_is_found_out():
+    rng = np.random.default_rng(0)
+    initial = np.exp(rng.normal(size=60))
+    norms = initial * np.exp(0.01 * rng.normal(size=60))
+    found = cell_figures(CellItems(norms, initial, np.ones(60), rng.random(60), initial=initial), seed=0)
+    assert found["law_r2"] is not None
+    assert found["law_r2"] > 0.9
+    assert found["gain_over_start"] == 0.0
+    for optimizer in ("sgd", "adamw"):
+        (claim,) = claims_of(_cells([-0.1] * 5, figure="gain_over_start", optimizer=optimizer))
+        assert claim.outcome == "not reproduced"
+
+
 def test_changed_settings_are_judged_by_the_base_run():
     (claim,) = claims_of(_cells([0.9] * 5, figure="base_r2", variant="temperature x 2"))
     assert (claim.variant, claim.outcome) == ("temperature x 2", "reproduced")

@@ -7,9 +7,10 @@ from scipy.stats import spearmanr
 from usefulness_worlds import hits, top_hits_of
 
 from normwise.core.errors import InputError
+from normwise.core.records import Interval
 from normwise.core.usefulness_records import Confidence
 from normwise.theory.bootstrap import paired_difference_interval
-from normwise.theory.norm_confidence import NORMS, TopHits, excess_aurc_gain, held_out_confidence, norm_confidence
+from normwise.theory.norm_confidence import NORMS, TopHits, confidence_outcome, excess_aurc_gain, held_out_confidence, norm_confidence
 from normwise.theory.risk_coverage import excess_aurc, log_losses
 
 
@@ -124,6 +125,18 @@ def test_the_interval_of_a_gain_is_a_slow_bootstrap():
     assert (found.ci_low, found.ci_high) == pytest.approx(tuple(np.quantile(draws, [0.1, 0.9])))
     assert excess_aurc_gain(old, new, right, np.zeros(60, dtype=int), seed=0).ci_low is None
     assert excess_aurc_gain(old, old, right, clusters, seed=0).ci_high == 0.0
+
+
+def test_both_figures_must_gain():
+    up, flat, wide = (Interval(mean=0.0, ci_low=low, ci_high=high) for low, high in ((0.01, 0.02), (-0.002, 0.002), (-0.1, 0.1)))
+    outcomes = {
+        "reproduced": [(up, up)],
+        "not reproduced": [(flat, up), (flat, wide)],
+        "undecided at this size": [(up, flat), (up, wide), (wide, up)],
+    }
+    for outcome, pairs in outcomes.items():
+        assert all(confidence_outcome({"e_aurc": area, "nll": loss}, 0.1) == outcome for area, loss in pairs)
+    assert confidence_outcome({"e_aurc": flat, "nll": up}, 0.03) == "undecided at this size", "5% of E-AURC .03 is below .002"
 
 
 def test_too_few_answers_give_no_figures():

@@ -55,12 +55,12 @@ def test_without_token_counts_nothing_is_reproduced():
 
 
 def test_chance_is_not_praised():
-    """A reduced run of benchmarks/usefulness_nulls.py: norms that mean nothing, 8 worlds."""
+    """A reduced run of benchmarks/usefulness_nulls.py: norms that mean nothing, 5 worlds."""
     alarms = 0
-    for seed in range(8):
+    for seed in range(5):
         candidates, test, dev, tokens = world(truth="nothing", seed=100 + seed)
         alarms += norm_reranking(candidates, test, choosing=dev, tokens=tokens, seed=seed, samples=200).outcome == "reproduced"
-    assert alarms <= 1
+    assert alarms == 0
 
 
 @pytest.mark.parametrize("by_dev", [True, False])

@@ -58,6 +58,18 @@ def test_equal_candidates_stand_in_the_order_of_rows_whatever_the_tiles():
         assert weighted_top_k(q, c, logs, [(0, 0.8)], k=12, tile_rows=tile).tolist() == expected
 
 
+def test_candidates_within_rounding_of_each_other_are_told_apart_under_large_weights():
+    """A float32 product orders these by its errors; the bound must be that of the weighted key, whatever the weights."""
+    rng = np.random.default_rng(4)
+    q = rng.normal(size=(12, 64))
+    c = q.mean(axis=0) + 2e-7 * rng.normal(size=(2000, 64))
+    logs = np.where(np.arange(2000) < 100, 0.0, 6.0)[None]
+    unit_q, unit_c = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (q, c))
+    keys = ((unit_q @ unit_c.T) * np.exp(logs - 6.0)).astype(np.float32)
+    found = weighted_top_k(q, c, logs, [(0, 1.0)], k=5, tile_rows=128)[0]
+    assert np.array_equal(found, np.argsort(-keys, axis=1, kind="stable")[:, :5])
+
+
 def test_a_zero_candidate_scores_zero_and_its_weight_is_never_read():
     c = np.array([[0.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     logs = np.array([[50.0, 0.0, 0.0, 0.1]])

@@ -12,7 +12,7 @@ from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 
 from normwise.core.errors import InputError
-from normwise.core.records import Interval
+from normwise.core.records import Interval, Outcome
 from normwise.core.shapes import Bool, Float, Int
 from normwise.core.usefulness_records import Confidence, ConfidenceModel
 from normwise.theory.bootstrap import SAMPLES, paired_difference_interval
@@ -138,7 +138,7 @@ def norm_confidence(
     plain, with_norm, held, held_with_norm = designs
     beyond = pairs.gains(held, held_with_norm)
     models = {name: _judged(features, held_out[name], right) for name, (features, _) in designs.items()}
-    outcome = claim_outcome([(beyond["e_aurc"], LEAST_SHARE * models[held].e_aurc), (beyond["nll"], 0.0)])
+    outcome = confidence_outcome(beyond, models[held].e_aurc)
     update = {
         "models": models,
         "gains": pairs.gains(plain, with_norm),
@@ -149,6 +149,17 @@ def norm_confidence(
         f"{models[held].e_aurc:.4f} by {span(beyond['e_aurc'])} and NLL {models[held].nll:.4f} by {span(beyond['nll'])}",
     }
     return found.model_copy(update=update)
+
+
+def confidence_outcome(gains: Mapping[str, Interval], e_aurc: float) -> Outcome:
+    """Return what gains in "e_aurc" and "nll" allow one to say: both must lie above 0; see `norm_confidence` for the rule.
+
+    Example:
+        >>> up, down = Interval(mean=0.02, ci_low=0.01, ci_high=0.03), Interval(mean=-0.02, ci_low=-0.03, ci_high=-0.01)
+        >>> confidence_outcome({"e_aurc": up, "nll": up}, 0.1), confidence_outcome({"e_aurc": up, "nll": down}, 0.1)
+        ('reproduced', 'not reproduced')
+    """
+    return claim_outcome([(gains["e_aurc"], LEAST_SHARE * e_aurc), (gains["nll"], 0.0)])
 
 
 def held_out_confidence(
@@ -264,7 +275,7 @@ def _probabilities(columns: np.ndarray, right: np.ndarray, asked: np.ndarray, pe
         return np.full(asked.shape[0], (right.sum() + 0.5) / (right.size + 1.0))
     # A saturated 0 or 1 would make one wrong answer infinitely bad.
     model = _fitted(columns, right, penalty)
-    return np.clip(expit(asked @ model.coef_[0] + model.intercept_[0]), _CERTAIN, 1.0 - _CERTAIN)
+    return np.clip(expit(asked @ np.ravel(model.coef_) + np.ravel(model.intercept_)), _CERTAIN, 1.0 - _CERTAIN)
 
 
 def _fitted(columns: np.ndarray, right: np.ndarray, penalty: float) -> LogisticRegression:

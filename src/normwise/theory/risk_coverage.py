@@ -77,7 +77,7 @@ def aurc(confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"]) -
 
 
 def resampled_aurc(
-    confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"], times: Int[np.ndarray, "R B"]
+    confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"], times: Int[np.ndarray, "R _"]
 ) -> Float[np.ndarray, " R"]:
     """Return the AURC of many resamples of the same answers at once.
 
