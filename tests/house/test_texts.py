@@ -57,7 +57,7 @@ def test_command_lines_parse(line):
     while words and hasattr(command, "commands"):
         assert words[0] in command.commands, line
         command = command.commands[words.pop(0)]
-    options = {name for parameter in command.params for name in parameter.opts}
+    options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     assert {word for word in words if word.startswith("--")} <= options
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from normwise.core.errors import near_names
 from normwise.core.records import GEOMETRY
@@ -236,7 +236,8 @@ class ModelConfig(StrictConfig):
     """The encoder to start from.
 
     `name` is a hub id or a folder; `layers` cuts a transformer to its first layers; `head` adds a radial head.
-    A `Normalize` module at the end is always left out, since the norm is what is trained.
+    A `Normalize` module at the end is always left out, since the norm is what is trained. `trust_remote_code` runs program
+    code that a model brings along, which can do whatever you can.
     """
 
     name: Text = "all-MiniLM-L6-v2"
@@ -246,6 +247,15 @@ class ModelConfig(StrictConfig):
     head: RadialHeadConfig | None = None
     query_prompt: Prose | None = None
     candidate_prompt: Prose | None = None
+    trust_remote_code: Switch = False
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values = write(self)
+        # The hash of the JSON names a run's folder: runs that began before there was such a flag go on.
+        if not self.trust_remote_code:
+            values.pop("trust_remote_code", None)
+        return values
 
 
 class DataConfig(StrictConfig):

@@ -42,7 +42,7 @@ def load_vectors(path: str | Path) -> np.ndarray:
         came = {"folder": "is a folder", "other": "is a device or a pipe", None: "does not exist"}[kind]
         raise InputError(f"{path} {came}: expected a .npy file written by numpy.save")
     with reading(path), path.open("rb") as file:
-        shape, in_columns, dtype = _header(file, path)
+        shape, in_columns, dtype = npy_header(file, path)
         offset = file.tell()
     if len(shape) != 2:
         raise InputError(f"{path} has shape {shape}; expected two dimensions: rows of vectors")
@@ -50,14 +50,14 @@ def load_vectors(path: str | Path) -> np.ndarray:
         raise InputError(f"{path} holds {dtype}; expected float16, float32 or float64 (quantized vectors: convert them first)")
     if min(shape) < 1:
         raise InputError(f"{path} has shape {shape}; expected at least one row and one column")
-    _refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
+    refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
     with reading(path):
         vectors = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if in_columns else "C")
     _refuse_non_finite(vectors, path)
     return vectors
 
 
-def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
+def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether columns are contiguous, and type; the file is left at its first value."""
     try:
         version = np.lib.format.read_magic(file)
@@ -72,7 +72,8 @@ def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtyp
     return shape, in_columns, dtype
 
 
-def _refuse_other_size(path: Path, wanted: int, *, shape: tuple[int, ...], dtype: np.dtype) -> None:
+def refuse_other_size(path: Path, wanted: int, *, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse a file that is cut short or goes on behind its array."""
     found = path.stat().st_size
     if found != wanted:
         what = "is cut short" if found < wanted else "goes on behind its array"

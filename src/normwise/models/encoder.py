@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from normwise.models.loading import load_plain
 from normwise.models.saving import save_encoder
 from normwise.models.seal import check_unchanged
 from normwise.models.structure import strip_normalize
+from normwise.models.tasks import Role, task_of
 from normwise.theory.directions import normalize
 
 _CHUNKS = 32
@@ -62,7 +63,7 @@ class Encoder:
         self.contract = contract or describe_encoder(model, similarity=self.similarity)
 
     @classmethod
-    def load(cls, path_or_id: str | Path, *, device: str | None = None) -> Encoder:
+    def load(cls, path_or_id: str | Path, *, device: str | None = None, trust_remote_code: bool = False) -> Encoder:
         """Open an encoder from a folder or the hub.
 
         A model that normwise saved is compared with its stored hashes and probe vectors first. Any other
@@ -71,13 +72,14 @@ class Encoder:
         Args:
             path_or_id: the folder or hub id.
             device: None chooses.
+            trust_remote_code: run program code that the model brings along, which can do whatever you can.
 
         Raises:
-            InputError: not found, no text encoder, or changed since normwise saved it.
+            InputError: not found, no text encoder, code of its own that was not allowed, or changed since normwise saved it.
             WorkError: the files are those that were saved, but the model answers the probe texts differently here.
         """
         name = str(path_or_id)
-        loaded = load_plain(name, device=device)
+        loaded = load_plain(name, device=device, trust_remote_code=trust_remote_code)
         contract = check_unchanged(name, loaded.target, loaded.model, revision=None, normalized=loaded.normalized)
         if contract is not None:
             return cls(loaded.model, name=name, contract=contract)
@@ -117,9 +119,33 @@ class Encoder:
         """Encode candidates (documents), the document prompt put before each; see `encode_queries`."""
         return self._encode(texts, "document", batch_size=batch_size, progress=progress)
 
-    def encode_to_memmap(
-        self, texts: Iterable[str], out: Path | str, *, role: Literal["query", "document"] = "document", batch_size: int = 64
-    ) -> np.ndarray:
+    def encode_images(self, images: Sequence[Any], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
+        """Encode images with the image tower of a model that has one (CLIP); no prompt is put before them.
+
+        Args:
+            images: n PIL images; n may be 0.
+            batch_size: images per forward pass.
+            progress: as in `encode_queries`.
+
+        Returns:
+            Raw float32 vectors (n, D) in the order of the images.
+
+        Raises:
+            InputError: the model reads no images, or something else than a PIL image is among them.
+            WorkError: a vector is not finite.
+        """
+        if "image" not in self.model.modalities:
+            raise InputError(f"{self.name} reads {', '.join(map(str, self.model.modalities))}, not images: choose a model such as CLIP")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        for index, image in enumerate(images):
+            if not type(image).__module__.startswith("PIL."):
+                raise InputError(f"images[{index}] must be a PIL image, got {type(image).__name__}: open it with PIL.Image.open(path)")
+        if not len(images):
+            return np.zeros((0, self.dimensions), dtype=np.float32)
+        return self._vectors(list(images), "image", batch_size, progress, prompt="")
+
+    def encode_to_memmap(self, texts: Iterable[str], out: Path | str, *, role: Role = "document", batch_size: int = 64) -> np.ndarray:
         """Encode a stream of any length into a .npy file, a few batches in memory at a time.
 
         Args:
@@ -182,21 +208,27 @@ class Encoder:
         )
         return f"{front}\n# {Path(self.name).name}\n\n{self.contract.scoring_words}.\n"
 
-    def _encode(self, texts: Sequence[str], role: str, *, batch_size: int, progress: bool | None, first: int = 0) -> np.ndarray:
+    def _encode(self, texts: Sequence[str], role: Role, *, batch_size: int, progress: bool | None, first: int = 0) -> np.ndarray:
         checked = _check_texts(texts, first)
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         if not checked:
             return np.zeros((0, self.dimensions), dtype=np.float32)
-        encode: Any = self.model.encode_query if role == "query" else self.model.encode_document
+        prompt_name = role if role in self.model.prompts else None
+        task = task_of(self.model, role)
+        return self._vectors(checked, "text", batch_size, progress, first=first, task=task, prompt_name=prompt_name)
+
+    def _vectors(
+        self, inputs: list[Any], what: str, batch_size: int, progress: bool | None, *, first: int = 0, **settings: Any
+    ) -> np.ndarray:
         bar = sys.stderr.isatty() if progress is None else progress
-        vectors = encode(checked, batch_size=batch_size, show_progress_bar=bar, convert_to_numpy=True)
+        vectors: Any = self.model.encode(inputs, batch_size=batch_size, show_progress_bar=bar, convert_to_numpy=True, **settings)
         vectors = np.asarray(vectors.float().cpu() if isinstance(vectors, torch.Tensor) else vectors, dtype=np.float32)
-        if vectors.shape != (len(checked), self.dimensions):
-            raise WorkError(f"the model gave vectors of shape {vectors.shape} for {len(checked)} texts of width {self.dimensions}")
+        if vectors.shape != (len(inputs), self.dimensions):
+            raise WorkError(f"the model gave vectors of shape {vectors.shape} for {len(inputs)} {what}s of width {self.dimensions}")
         bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
         if bad.size:
-            raise WorkError(f"the vector of text {first + int(bad[0])} is not finite ({bad.size} in all): use float32, or another model")
+            raise WorkError(f"the vector of {what} {first + int(bad[0])} is not finite ({bad.size} in all): use float32, or another model")
         return vectors
 
 

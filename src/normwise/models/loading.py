@@ -24,8 +24,10 @@ from normwise.data.opening import kind_of, reading, user_path
 from normwise.models.origin import base_notes as base_notes
 from normwise.models.origin import base_source as base_source
 from normwise.models.origin import remember
-from normwise.models.seal import check_unchanged
-from normwise.models.structure import backbone, cut_layers, has_normalize, strip_normalize
+from normwise.models.own_code import own_code, refuse_own_code
+from normwise.models.seal import CONTRACT_FILE, check_unchanged
+from normwise.models.structure import backbone, cut_layers, foreign_modules, has_normalize, position_limit, strip_normalize
+from normwise.models.tasks import adopt_prompts
 from normwise.models.weights import checked_weights
 
 logger = logging.getLogger(__name__)
@@ -69,10 +71,16 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
 
     Raises:
         InputError: not found, without weights, weights that do not fit, not for text, more layers or tokens than there
-            are, a head that would not free the norm, or a model that normwise saved and that was changed since.
+            are, a head that would not free the norm, a model that normwise saved and that was changed since, or program
+            code that was not allowed or cannot be saved.
         WorkError: such a model answers differently here.
     """
-    loaded = load_plain(config.name, revision=config.revision, device=device)
+    loaded = load_plain(config.name, revision=config.revision, device=device, trust_remote_code=config.trust_remote_code)
+    if foreign := foreign_modules(loaded.model):
+        raise InputError(
+            f"model {config.name!r} is made of modules that plain sentence-transformers does not know ({', '.join(foreign)}): a trained "
+            "one could not be saved for others; choose a version of it that transformers reads by itself, or inspect and encode only"
+        )
     check_unchanged(config.name, loaded.target, loaded.model, revision=config.revision, normalized=loaded.normalized)
     st, notes = loaded.model, list(loaded.notes)
     if _is_adapter(st):
@@ -98,31 +106,40 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
     return st
 
 
-def load_plain(name: str, *, revision: str | None = None, device: str | None = None) -> Loaded:
+def load_plain(name: str, *, revision: str | None = None, device: str | None = None, trust_remote_code: bool = False) -> Loaded:
     """Open any sentence-transformers model or bare transformer as it is, a final `Normalize` taken away.
 
     Args:
         name: a folder or a hub id; all-MiniLM-L6-v2 comes from its package when that is installed.
         revision: of a hub id.
         device: None chooses.
+        trust_remote_code: run program code that the model brings along. It can do whatever you can; off unless you read it.
 
     Raises:
         InputError: as `load_base`.
     """
     target, source, found_revision = resolve_name(name, revision=revision)
+    needed, replaced = own_code(target, revision=revision)
+    if needed and not trust_remote_code:
+        raise refuse_own_code(name, target, needed, because="cannot be opened without it")
     bare = os.path.isdir(target) and not Path(target, "modules.json").is_file()
     try:
         with checked_weights(name):
-            st = SentenceTransformer(target, revision=revision, device=device)
-    except NormwiseError:
-        raise
+            st = SentenceTransformer(target, revision=revision, device=device, trust_remote_code=trust_remote_code)
     except Exception as error:
+        if replaced and not trust_remote_code:
+            why = f"transformers' own class of that name cannot read it ({_first_line(error)})"
+            raise refuse_own_code(name, target, replaced, because=why) from error
+        if isinstance(error, NormwiseError):
+            raise
         raise InputError(_why_not(name, target, error)) from error
     if "text" not in st.modalities:
         raise InputError(f"model {name!r} reads {', '.join(map(str, st.modalities))}, not text: choose a text encoder")
     if not os.path.isdir(target):
         bare = load_file_path(target, "modules.json", revision=revision, local_files_only=True) is None
-    notes = []
+    notes = _code_notes(needed, replaced, trusted=trust_remote_code)
+    if load_file_path(target, CONTRACT_FILE, revision=revision) is None:
+        notes += [*adopt_prompts(st), *_fit_positions(st)]
     if normalized := strip_normalize(st):
         notes.append("its Normalize module, which makes every norm 1, was left out: norms are those before it")
     if has_normalize(st):
@@ -165,6 +182,26 @@ def resolve_name(name: str, *, revision: str | None = None) -> tuple[str, str, s
     return hub, hub, revision
 
 
+def _code_notes(needed: tuple[str, ...], replaced: tuple[str, ...], *, trusted: bool) -> list[str]:
+    if trusted and (needed or replaced):
+        return [f"program code that it brings along was run, as trust_remote_code says: {', '.join((*needed, *replaced))}"]
+    if replaced:
+        return [
+            f"program code that it brings along ({', '.join(replaced)}) was not run: transformers' own class of that model type was used, "
+            "whose vectors may differ from the author's; trust_remote_code runs the author's"
+        ]
+    return []
+
+
+def _fit_positions(st: SentenceTransformer) -> list[str]:
+    """Cap the inputs at the positions there are, where the library did not find out and a longer text would crash."""
+    limit = position_limit(st)
+    if limit is None or (st.max_seq_length is not None and st.max_seq_length <= limit):
+        return []
+    st.max_seq_length = limit
+    return [f"texts are cut at {limit} tokens, for which it has positions"]
+
+
 def _check_folder(path: Path) -> None:
     if (path / "adapter_config.json").is_file():
         raise InputError(f"{path} holds an adapter, not a whole model: merge it into its base model and save that")
@@ -195,7 +232,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _why_not(name: str, target: str, error: Exception) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+    first = _first_line(error)
     if os.path.isdir(target):
         return f"model folder {name!r} could not be opened: {first}"
     message = (
@@ -205,26 +242,19 @@ def _why_not(name: str, target: str, error: Exception) -> str:
     return f'{message}; this one also comes with: pip install "{_PACKAGE_INSTALL}"' if name in _PACKAGED else message
 
 
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
 def _is_adapter(st: SentenceTransformer) -> bool:
     return bool(getattr(backbone(st), "_hf_peft_config_loaded", False)) or any("lora_" in key for key, _ in st.named_parameters())
 
 
 def _cap_tokens(st: SentenceTransformer, max_tokens: int) -> None:
-    limit = _position_limit(st)
+    limit = position_limit(st)
     if limit is not None and max_tokens > limit:
         raise InputError(f"max_tokens = {max_tokens}, but the model has {limit} positions: choose at most {limit}")
     st.max_seq_length = max_tokens
-
-
-def _position_limit(st: SentenceTransformer) -> int | None:
-    model: Any = backbone(st)
-    if model is None:
-        return None
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-            # Where padding has a position of its own (RoBERTa), real ones start behind it.
-            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
-    return getattr(model.config, "max_position_embeddings", None)
 
 
 def add_radial_head(st: SentenceTransformer, config: RadialHeadConfig, *, seed: int = 0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,12 +62,12 @@ class ProbeComparison:
         return self.largest_difference <= self.allowed and self.largest_norm_difference <= self.allowed
 
 
-def probe_vectors(st: SentenceTransformer, texts: Sequence[str] = PROBE_TEXTS) -> np.ndarray:
+def probe_vectors(st: SentenceTransformer, texts: Sequence[Any] = PROBE_TEXTS) -> np.ndarray:
     """Encode fixed texts without any prompt.
 
     Args:
         st: the encoder; its training mode is as before afterwards.
-        texts: the texts, by default `PROBE_TEXTS`.
+        texts: the texts, by default `PROBE_TEXTS`; or images, for a model that reads them.
 
     Returns:
         Raw float32 vectors of shape (len(texts), width), in the order of the texts.

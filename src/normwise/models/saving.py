@@ -16,7 +16,7 @@ from normwise.models.contract import Contract, norm_distribution
 from normwise.models.loading import load_plain
 from normwise.models.probe import compare, probe_vectors
 from normwise.models.seal import CARD_FILE, CONTRACT_FILE, PROBE_FILE, hash_texts, seal
-from normwise.models.structure import ends_in_normalize
+from normwise.models.structure import ends_in_normalize, foreign_modules
 from normwise.models.weights import quiet_bars
 
 RELOAD_TOLERANCE = 1e-5
@@ -79,8 +79,7 @@ def save_plain(st: SentenceTransformer, folder: Path) -> None:
 
 
 def _check_saveable(st: SentenceTransformer) -> None:
-    foreign = [type(module).__name__ for module in st.children() if not type(module).__module__.startswith("sentence_transformers.")]
-    if foreign:
+    if foreign := foreign_modules(st):
         raise InputError(
             f"the encoder has modules that plain sentence-transformers does not know ({', '.join(foreign)}): it cannot be saved for others"
         )
@@ -107,7 +106,7 @@ def _plain_copy(st: SentenceTransformer, contract: Contract) -> SentenceTransfor
 
 def _check_reload(folder: Path, st: SentenceTransformer, vectors: np.ndarray, contract: Contract) -> None:
     # On the same device, so that nothing but the files can make a difference.
-    fresh = load_plain(str(folder), device=str(st.device))
+    fresh = load_plain(str(folder), device=str(st.device), trust_remote_code=bool(getattr(st, "trust_remote_code", False)))
     if fresh.model.similarity_fn_name != contract.plain_similarity.value:
         raise WorkError(
             f"the saved model scores by {fresh.model.similarity_fn_name}, not {contract.plain_similarity.value}: nothing was saved"

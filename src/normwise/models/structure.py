@@ -15,15 +15,24 @@ from transformers.pytorch_utils import Conv1D
 from normwise.core.errors import InputError
 
 LINEAR_TYPES = (nn.Linear, Conv1D)
+# How parts are named that a model of texts and images (CLIP and its kin) reads images with: no text passes through them.
+_IMAGE_PARTS = ("vision", "visual")
+_LIBRARY = "sentence_transformers."
 
 
 def backbone(st: SentenceTransformer) -> nn.Module | None:
     """The transformers model inside, adapters unwrapped; None for a model without one (static embeddings)."""
-    first = st[0]
-    if not isinstance(first, Transformer):
+    first: Any = st[0]
+    # A first module of somebody's own (jina-embeddings-v3) keeps its model under the library's older name.
+    model = first.model if isinstance(first, Transformer) else getattr(first, "auto_model", None)
+    if not isinstance(model, nn.Module):
         return None
-    model: Any = first.model
     return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
+def foreign_modules(st: SentenceTransformer) -> list[str]:
+    """Names of the modules that plain sentence-transformers does not bring."""
+    return [type(module).__name__ for module in st.children() if not type(module).__module__.startswith(_LIBRARY)]
 
 
 def needed_backbone(st: SentenceTransformer, purpose: str) -> Any:
@@ -75,17 +84,33 @@ def has_normalize(st: SentenceTransformer) -> bool:
 
 
 def linear_names(model: nn.Module) -> list[str]:
-    """Dotted names of all linear maps of a backbone, the pooler (which gets no gradient) left out."""
-    return [name for name, module in model.named_modules() if isinstance(module, LINEAR_TYPES) and "pooler" not in name.split(".")]
+    """Dotted names of a backbone's linear maps that texts pass through: no pooler, no image tower, which get no gradient."""
+    return [name for name, module in model.named_modules() if isinstance(module, LINEAR_TYPES) and _reads_text(name)]
+
+
+def _reads_text(name: str) -> bool:
+    return not any(part == "pooler" or part.startswith(_IMAGE_PARTS) for part in name.split("."))
 
 
 def layer_list(model: nn.Module) -> nn.ModuleList | None:
-    """The list of a backbone's layers: the outermost module list as long as its configuration says."""
-    count = getattr(_text_config(model), "num_hidden_layers", None)
-    for _, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) == count:
+    """The list of a backbone's layers (of its text tower): the outermost module list as long as its configuration says."""
+    count = getattr(text_config(model), "num_hidden_layers", None)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count and _reads_text(name):
             return module
     return None
+
+
+def position_limit(st: SentenceTransformer) -> int | None:
+    """How many tokens the encoder has positions for; None when nothing says so."""
+    model = backbone(st)
+    if model is None:
+        return None
+    for name, module in model.named_modules():
+        if name.endswith(("position_embeddings", "position_embedding")) and isinstance(module, nn.Embedding) and _reads_text(name):
+            # Where padding has a position of its own (RoBERTa), real ones start behind it.
+            return module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return getattr(text_config(model), "max_position_embeddings", None)
 
 
 def count_layers(st: SentenceTransformer) -> int | None:
@@ -113,7 +138,7 @@ def cut_layers(st: SentenceTransformer, layers: int) -> None:
         raise InputError(f"layers = {layers}, but the model has {len(found)} layers: choose 1 to {len(found)}")
     if layers == len(found):
         return
-    config, before = _text_config(model), len(found)
+    config, before = text_config(model), len(found)
     del found[layers:]
     config.num_hidden_layers = layers
     # Some families list a kind of attention (or of MLP) per layer beside the count.
@@ -122,5 +147,6 @@ def cut_layers(st: SentenceTransformer, layers: int) -> None:
             setattr(config, key, value[:layers])
 
 
-def _text_config(model: Any) -> Any:
+def text_config(model: Any) -> Any:
+    """The configuration of what reads texts."""
     return model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config

@@ -8,8 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from normwise.core.errors import MissingExtraError
+from normwise.core.inspect_records import InspectReport
 from normwise.core.records import Evaluation, TrainResult
 from normwise.report.evaluation_view import evaluation_view
+from normwise.report.inspect_view import inspect_view
 from normwise.report.svg import clean
 from normwise.report.train_view import train_view
 
@@ -44,6 +46,21 @@ def render_evaluation(evaluation: Evaluation) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     return _render("evaluation.html", lambda: evaluation_view(evaluation))
+
+
+def render_inspection(report: InspectReport) -> str:
+    """Draw the page of a norm report from its saved result.
+
+    Args:
+        report: any `InspectReport`, also one without factors, figures, geometry or a usable norm.
+
+    Returns:
+        A complete HTML document that loads nothing and runs nothing.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    return _render("inspect.html", lambda: inspect_view(report))
 
 
 def _render(template: str, view: Callable[[], Mapping[str, Any]]) -> str:

@@ -117,10 +117,21 @@ class Scale:
         if not self.log:
             return nice_ticks(low, high, count=count)
         first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+        if last - first < 1:
+            return _short_log_ticks(self.low, self.high, count=count)
         return [10.0**e for e in range(first, last + 1, max(1, (last - first) // count))]
 
     def _bounds(self) -> tuple[float, float]:
         return (math.log10(self.low), math.log10(self.high)) if self.log else (self.low, self.high)
+
+
+def _short_log_ticks(low: float, high: float, *, count: int) -> list[float]:
+    """Round values on a log axis that holds fewer than two powers of ten: 1, 2 and 5 times them, or even steps on a short one."""
+    if high < 4.0 * low:
+        return nice_ticks(low, high, count=count)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    places = [m * 10.0**e for e in range(first, last + 1) for m in (1.0, 2.0, 5.0)]
+    return [place for place in places if low * (1.0 - 1e-9) <= place <= high * (1.0 + 1e-9)]
 
 
 def value_range(values: Sequence[float], *, pad: float = 0.06) -> tuple[float, float]:

@@ -164,6 +164,9 @@ class Recipe:
             result = None if saved is None else StageResult.model_validate(saved)
         return Node(key=digest, folder=folder, result=result)
 
+    def _open(self, folder: Path) -> SentenceTransformer:
+        return SentenceTransformer(str(folder), local_files_only=True, trust_remote_code=self.config.model.trust_remote_code)
+
     def _stage(self, stages: tuple[StageConfig, ...], before: Node) -> Node:
         node, stage = self._node(stages), stages[-1]
         if node.result is not None:
@@ -173,7 +176,7 @@ class Recipe:
             f"stage {stage.name!r} (seed {self.seed}): {stage.similarity}, {stage.trainable}, {stage.steps} steps of {stage.batch_size}"
         )
         start = self._start(stage, stages[:-1], before)
-        model = SentenceTransformer(str(start.model), local_files_only=True)
+        model = self._open(start.model)
         temperature, gates = self._switch_once(node, model, stages, start)
         run = self._run(node, stages, self._keep_steps(stages))
         if done := max(complete_checkpoints(node.folder / "checkpoints"), default=0):
@@ -233,7 +236,7 @@ class Recipe:
                 "pass --overwrite to train again"
             )
         parent = self._node(before_stages[:-1])
-        model = SentenceTransformer(str(parent.model), local_files_only=True)
+        model = self._open(parent.model)
         prepare(model, before_stages[-1], seed=self.seed)
         load_checkpoint(model, checkpoint)
         if before_stages[-1].trainable is Trainable.LORA:

@@ -78,7 +78,7 @@ def evaluate(
         `evaluate("runs/demo/model", "python-docs").similarities["dot"]["ndcg@10"].mean`
     """
     names = _asked(similarity)
-    _check_report(report)
+    check_report(report)
     loaded = _load(data, split=split, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     split = split or "test"
     judged = _split(loaded, split)
@@ -148,7 +148,7 @@ def evaluate_vectors(
         1.0
     """
     names = _asked(similarity)
-    _check_report(report)
+    check_report(report)
     asked, known = _open_vectors(queries, "queries"), _open_vectors(candidates, "candidates")
     named = f"queries: {_name(queries)}, candidates: {_name(candidates)}"
     if asked.shape[1] != known.shape[1]:
@@ -280,7 +280,7 @@ def _name(vectors: str | Path | np.ndarray) -> str:
     return Path(vectors).name if isinstance(vectors, str | Path) else "array"
 
 
-def _check_report(report: Path | None) -> None:
+def check_report(report: Path | None) -> None:
     """Refuse before the work what would fail after it."""
     if report is None:
         return

@@ -157,7 +157,7 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float, warn
     decision, comparisons = decide(table, job.dev.clusters, samples=config.bootstrap, seed=0)
     log(f"decision: {decision.run} ranked by {decision.similarity}: {decision.reason}")
     node, seed_words = _chosen_node(trained, decision, dev_scores)
-    model = _open(node)
+    model = _open(node, config)
     log("scoring every arm on test, once")
     test_scores = _scores(trained, "test", job.test)
     outcomes, claimed = judge_claims(config.claims, test_scores, job.test.clusters, samples=config.bootstrap, seed=0)
@@ -185,8 +185,8 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float, warn
     _draw(result, out, log)
 
 
-def _open(node: Node) -> SentenceTransformer:
-    return SentenceTransformer(str(node.model), local_files_only=True)
+def _open(node: Node, config: PaceConfig) -> SentenceTransformer:
+    return SentenceTransformer(str(node.model), local_files_only=True, trust_remote_code=config.model.trust_remote_code)
 
 
 def _draw(result: TrainResult, out: Path, log: Callable[[str], None]) -> None:
@@ -206,7 +206,7 @@ def _scores(trained: Trained, split: str, judged: Judged) -> dict[str, list[Scor
     batch = trained.job.config.evaluation_batch
 
     def score(node: Node) -> Scores:
-        return score_split(*split_vectors(_open(node), judged, batch_size=batch, progress=False), judged, seed=0)
+        return score_split(*split_vectors(_open(node, trained.job.config), judged, batch_size=batch, progress=False), judged, seed=0)
 
     scores: dict[str, list[Scores]] = {}
     for arm in (UNTRAINED, *trained.job.config.arms):

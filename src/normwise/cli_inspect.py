@@ -1,0 +1,260 @@
+"""`normwise inspect`: its arguments, its one workflow call, and what a person sees of the result on a terminal."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from normwise import cli_work
+from normwise.cli_tables import show_record, show_rows, stdout_console
+from normwise.core.errors import InputError, near_names
+
+if TYPE_CHECKING:
+    from normwise.core.inspect_records import InspectReport, RecoveryResult
+    from normwise.core.norm_records import FactorAssociation, TrainingEvidence
+    from normwise.core.records import Record
+
+_EXAMPLE = "Example: normwise inspect vectors.npy --factors factors.csv"
+_OPTIMIZERS = ("sgd", "adam", "adamw")
+_QUANTILES = ("0", "0.01", "0.25", "0.5", "0.75", "0.99", "1")
+_GEOMETRY = ("mean_cosine", "effective_rank", "hubness", "norm_hubs_dot", "norm_hubs_cosine", "hub_share_dot", "hub_share_cosine")
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command `inspect` to an app."""
+    app.command("inspect", epilog=_EXAMPLE)(inspect_norms)
+
+
+def inspect_norms(
+    context: typer.Context,
+    source: Annotated[
+        str, typer.Argument(help="A model (folder or hub id), a .npy or .parquet file of vectors, or a .safetensors checkpoint.")
+    ],
+    texts: Annotated[
+        Path | None, typer.Option("--texts", help="Texts of the vectors (or for the model): one per line, or jsonl, csv, parquet.")
+    ] = None,
+    text_column: Annotated[str | None, typer.Option("--text-column", help="Which column of --texts.")] = None,
+    factors: Annotated[
+        Path | None, typer.Option("--factors", help="A csv of named columns, one row per vector: what the norm may follow.")
+    ] = None,
+    column: Annotated[str | None, typer.Option("--column", help="Which column of a parquet file holds the vectors.")] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME|auto", help="Inspect a checkpoint's embedding table in place of texts.")
+    ] = None,
+    language: Annotated[str, typer.Option("--language", help="Whose word frequencies.")] = "en",
+    limit: Annotated[int, typer.Option("--limit", min=2, help="At most so many texts are encoded.")] = 4_000,
+    optimizer: Annotated[str | None, typer.Option("--optimizer", help="What trained the model: sgd, adam or adamw.")] = None,
+    learning_rate: Annotated[float | None, typer.Option("--learning-rate", help="Of that training.")] = None,
+    weight_decay: Annotated[float | None, typer.Option("--weight-decay", help="Of that training.")] = None,
+    beta2: Annotated[float | None, typer.Option("--beta2", help="Of Adam.")] = None,
+    lazy: Annotated[bool | None, typer.Option("--lazy/--dense", help="Whether decay and moments moved visited rows only.")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="Of that training.")] = None,
+    trained_with: Annotated[str | None, typer.Option("--trained-with", help="cosine or dot: the similarity in its loss.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Judged queries for a model: do its norms help to rank, or to trust a hit?")
+    ] = None,
+    limit_queries: Annotated[int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of --data.")] = None,
+    limit_candidates: Annotated[int | None, typer.Option("--limit-candidates", min=2, help="At most so many candidates of --data.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model: read it first.")
+    ] = False,
+    recover_norms: Annotated[
+        str | None,
+        typer.Option("--recover-norms", metavar="MODEL", help="Give the raw norms of unit vectors back, by the model that made them."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="NORMS.npy", help="Where --recover-norms writes.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of every sample and of the bootstrap.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
+) -> None:
+    """Say what the norms of vectors follow and whether they can be trusted, "no" included; or give lost norms back."""
+    settings = {
+        "--texts": texts,
+        "--text-column": text_column,
+        "--factors": factors,
+        "--table": table,
+        "--optimizer": optimizer,
+        "--learning-rate": learning_rate,
+        "--weight-decay": weight_decay,
+        "--beta2": beta2,
+        "--lazy/--dense": lazy,
+        "--steps": steps,
+        "--trained-with": trained_with,
+        "--data": data,
+        "--report": report,
+    }
+
+    def work() -> Record:
+        if recover_norms is not None:
+            return _recovered(source, recover_norms, out, settings, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
+        if out is not None or overwrite:
+            raise InputError("--out and --overwrite belong to --recover-norms MODEL: give a model, or leave them out")
+        training = training_evidence(
+            optimizer=optimizer,
+            similarity=trained_with,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            beta2=beta2,
+            lazy=lazy,
+            steps=steps,
+        )
+        from normwise.workflows.inspect import inspect as run
+
+        return run(
+            source,
+            texts=texts,
+            factors=factors,
+            column=column,
+            table=table,
+            text_column=text_column,
+            training=training,
+            data=data,
+            limit_queries=limit_queries,
+            limit_candidates=limit_candidates,
+            language=language,
+            limit=limit,
+            progress=sys.stderr.isatty(),
+            seed=seed,
+            trust_remote_code=trust_remote_code,
+            report=report,
+            command=shlex.join(["normwise", *sys.argv[1:]]),
+        )
+
+    cli_work.do(context, work, show_recovery if recover_norms is not None else show_inspection, as_json=as_json)
+
+
+def training_evidence(
+    *,
+    optimizer: str | None = None,
+    similarity: str | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    beta2: float | None = None,
+    lazy: bool | None = None,
+    steps: int | None = None,
+) -> TrainingEvidence | None:
+    """The optimizer's settings as evidence; None where nothing was said.
+
+    Raises:
+        InputError: an unknown optimizer or similarity, a setting out of its range, or a setting without the optimizer it belongs to.
+
+    Example:
+        >>> training_evidence() is None
+        True
+    """
+    from normwise.core.norm_records import TrainingEvidence
+
+    given = {
+        "learning_rate": learning_rate,
+        "weight_decay": weight_decay,
+        "beta2": beta2,
+        "lazy": lazy,
+        "steps": steps,
+    }
+    said = {name: value for name, value in given.items() if value is not None}
+    if optimizer is None and similarity is None and not said:
+        return None
+    if optimizer is not None and optimizer not in _OPTIMIZERS:
+        raise InputError(f"optimizer {optimizer!r} is unknown: {near_names(optimizer, _OPTIMIZERS)}")
+    if similarity not in (None, "cosine", "dot"):
+        raise InputError(f"trained-with is {similarity!r}; expected cosine or dot: the similarity in the loss")
+    if optimizer is None and said:
+        raise InputError(f"{', '.join(name.replace('_', '-') for name in said)} without --optimizer: name sgd, adam or adamw")
+    if beta2 is not None and optimizer == "sgd":
+        raise InputError("beta2 is of adam and adamw, and the optimizer is sgd: leave it out")
+    fits = {
+        "learning_rate": ("above 0", lambda value: value > 0.0),
+        "weight_decay": ("0 or above", lambda value: value >= 0.0),
+        "beta2": ("0 to below 1", lambda value: 0.0 <= value < 1.0),
+        "steps": ("1 or above", lambda value: value >= 1),
+    }
+    for name, (wanted, holds) in fits.items():
+        if name in said and not (math.isfinite(said[name]) and holds(said[name])):
+            raise InputError(f"{name.replace('_', '-')} is {said[name]}; expected {wanted}")
+    return TrainingEvidence(
+        optimizer=cast("Literal['sgd', 'adam', 'adamw'] | None", optimizer),
+        similarity=cast("Literal['cosine', 'dot']", similarity or "cosine"),
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        beta2=beta2,
+        lazy=lazy,
+        steps=steps,
+    )
+
+
+def show_inspection(report: InspectReport) -> None:
+    """Show the verdict first, then distribution, factors, geometry, evidence and notes."""
+    console = stdout_console()
+    console.print(f"{report.source}: {report.n:,} vectors of {report.d} dimensions, {report.stored}")
+    console.print(f"verdict: {report.verdict.label}. {report.verdict.text}")
+    console.print(f"regime: {report.regime} ({'; '.join(report.evidence)})")
+    norm = report.norm
+    if norm.mean is not None:
+        quantiles = ", ".join(f"{float(level):.0%} {norm.quantiles[level]:.4g}" for level in _QUANTILES if level in norm.quantiles)
+        console.print(f"norm: mean {norm.mean:.4g}, cv {norm.cv:.3g}, std of log {norm.std_log:.3g}; {quantiles}")
+    if report.norm_after_normalize is not None and report.norm_after_normalize.mean is not None:
+        console.print(f"norm after the model's Normalize module: {report.norm_after_normalize.mean:.4g} for all")
+    if report.radial_freedom is not None:
+        console.print(f"radial freedom: {report.radial_freedom:.3g} (share of the norm that the direction does not tell)")
+    if report.factors:
+        show_rows(f"factors, on {report.factor_rows:,} rows", [_factor_row(factor) for factor in report.factors])
+    geometry = {name: report.geometry.get(name) for name in _GEOMETRY}
+    shown = [_figure(name, value, report.geometry.get(f"{name}_error")) for name, value in geometry.items() if value is not None]
+    if shown:
+        console.print(f"on a sample of {report.sample_rows:,} rows (seed {report.seed}), with standard errors: {', '.join(shown)}")
+    for note in report.notes:
+        console.print(f"note: {note}")
+    for recipe in report.raw_norms:
+        console.print(f"raw norms, {recipe}")
+
+
+def show_recovery(result: RecoveryResult) -> None:
+    """Show what was recovered, where it is and how exact it is."""
+    show_record(f"Norms of {result.source}", result)
+
+
+def _recovered(
+    source: str,
+    model: str,
+    out: Path | None,
+    settings: dict[str, Any],
+    *,
+    column: str | None,
+    overwrite: bool,
+    trust_remote_code: bool,
+) -> RecoveryResult:
+    idle = [name for name, value in settings.items() if value is not None]
+    if idle:
+        raise InputError(
+            f"{', '.join(idle)} say nothing to --recover-norms, which only writes norms: leave them out, and inspect afterwards"
+        )
+    if out is None:
+        raise InputError("--recover-norms needs --out NORMS.npy to write to")
+    from normwise.workflows.inspect import recover
+
+    return recover(source, model, out, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
+
+
+def _factor_row(factor: FactorAssociation) -> dict[str, Any]:
+    partial = "undefined"
+    if factor.partial_spearman is not None and factor.ci_low is not None and factor.ci_high is not None:
+        partial = f"{factor.partial_spearman:+.3f} [{factor.ci_low:+.3f}, {factor.ci_high:+.3f}]"
+    return {
+        "factor": factor.name,
+        "kind": factor.kind,
+        "spearman": factor.spearman,
+        "partial [95%]": partial,
+        "p adjusted": factor.p_adjusted,
+        "held": ", ".join(factor.controls) or "none",
+        "note": factor.note,
+    }
+
+
+def _figure(name: str, value: float, error: float | None) -> str:
+    return f"{name} {value:.3g}" + ("" if error is None else f" ± {error:.1g}")

@@ -1,0 +1,200 @@
+"""What is inspected: a model on texts, vectors, or an embedding table, brought to one form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from normwise.core.errors import InputError, MissingExtraError
+from normwise.data.factors import token_counts, word_list
+from normwise.data.norm_inputs import VECTOR_SUFFIXES, VectorInput, array_input, open_vectors
+from normwise.data.opening import kind_of, user_path
+from normwise.data.safetensors_tables import is_checkpoint
+from normwise.data.text_files import read_texts
+from normwise.data.texts import text_problem
+from normwise.data.token_strings import token_words
+from normwise.theory.directions import exact_norms, normalize
+
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+
+LIMIT = 4_000
+OBVIOUS = "auto"
+_MODEL_FILES = ("modules.json", "config.json")
+
+
+@dataclass(frozen=True)
+class Material:
+    """Vectors with what is known of them.
+
+    `texts` (one per row, None where a row has none) give factors; `tokens` their counts as the model reads them.
+    `after` are the norms behind the model's own Normalize module, None where it has none. `closed_form` is what the
+    model's last norm layer says. `separate` says that each text is one token of a table. `encoder` is the open model, if one was.
+    """
+
+    vectors: VectorInput
+    texts: tuple[str | None, ...] | None = None
+    tokens: np.ndarray | None = None
+    after: np.ndarray | None = None
+    closed_form: Literal["plane-bound", "ellipsoid-bound"] | None = None
+    separate: bool = False
+    encoder: Encoder | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a source is to be read: which part of a file, which column of texts, how many texts a model gets."""
+
+    column: str | None = None
+    table: str | None = None
+    text_column: str | None = None
+    limit: int = LIMIT
+    batch_size: int = 64
+    progress: bool | None = False
+    seed: int = 0
+    trust_remote_code: bool = False
+
+
+def open_source(source: str | Path | np.ndarray, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
+    """Bring a source to one form; a model encodes its texts here.
+
+    Args:
+        source: an array, a file of vectors, a checkpoint (a .safetensors file, or a folder or hub id with `how.table`), or a
+            model's folder or hub id.
+        texts: one per row (or what a model is to encode): a list, or a file of them. None gives a model the built-in words.
+        how: see `Reading`.
+
+    Raises:
+        InputError: nothing that can be read, or texts that do not fit; the message names what.
+    """
+    if isinstance(source, np.ndarray):
+        _refuse_reading(how, "an array")
+        return _with_texts(Material(array_input(source)), texts, how)
+    if not isinstance(source, str | Path):
+        raise InputError(f"source is {type(source).__name__}; expected a path, a hub id or a float array of rows of vectors")
+    if how.table is not None:
+        return _table(_resolved(source), texts, how)
+    if _is_model(source):
+        _refuse_reading(how, "a model")
+        return _encoded(str(source), texts, how)
+    vectors = open_vectors(source, column=how.column)
+    return _table_words(vectors, texts) if vectors.tokens is not None else _with_texts(Material(vectors, notes=vectors.notes), texts, how)
+
+
+def _is_model(source: str | Path) -> bool:
+    path = user_path(source, what="source")
+    kind = kind_of(path)
+    if kind == "folder":
+        return any((path / name).is_file() for name in _MODEL_FILES)
+    looks_like_a_file = path.name.lower().endswith(VECTOR_SUFFIXES) or is_checkpoint(path)
+    return kind is None and not looks_like_a_file
+
+
+def _resolved(source: str | Path) -> Path:
+    """The folder of a model named by its id, where it is at hand."""
+    path = user_path(source, what="source")
+    if kind_of(path) is not None:
+        return path
+    _need_models()
+    from normwise.models.loading import resolve_name
+
+    target = Path(resolve_name(str(source))[0])
+    if kind_of(target) != "folder":
+        raise InputError(f"table: {source} is no folder here: download it once, and give the folder or its .safetensors file")
+    return target
+
+
+def _table(path: Path, texts: object, how: Reading) -> Material:
+    vectors = open_vectors(path, column=how.column, table=None if how.table == OBVIOUS else how.table)
+    return _table_words(vectors, texts)
+
+
+def _table_words(vectors: VectorInput, texts: object) -> Material:
+    if texts is not None:
+        raise InputError(f"texts: the rows of {vectors.name} are tokens, whose strings come from its tokenizer: leave texts out")
+    if vectors.tokens is None:
+        return Material(vectors, notes=vectors.notes)
+    words = tuple(token_words(vectors.tokens))
+    whole = sum(word is not None for word in words)
+    note = f"factors rest on the {whole:,} rows that are whole lower-case words; parts of words and special tokens have none"
+    return Material(vectors, texts=words, separate=True, notes=(*vectors.notes, note))
+
+
+def _with_texts(material: Material, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
+    if texts is None:
+        if how.text_column is not None:
+            raise InputError(f"text_column = {how.text_column!r} is of a file of texts, and none was given: leave it out")
+        return material
+    given, rows = _read(texts, how), material.vectors.rows.shape[0]
+    if len(given) != rows:
+        raise InputError(f"texts: {len(given):,} texts for {rows:,} vectors: expected one each, in the order of the vectors")
+    return replace(material, texts=tuple(given))
+
+
+def _read(texts: str | Path | Sequence[str], how: Reading) -> list[str]:
+    if isinstance(texts, str | Path):
+        return read_texts(texts, column=how.text_column)
+    for row, text in enumerate(texts):
+        if (problem := text_problem(text)) is not None:
+            raise InputError(f"texts: text {row} {problem}; expected a text for every row")
+    return list(texts)
+
+
+def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
+    chosen, notes = _texts_of_model(texts, how)
+    _need_models()
+    from normwise.models.encoder import Encoder
+    from normwise.models.freedom import norm_freedom
+    from normwise.models.loading import load_plain
+    from normwise.models.tokens import token_counter
+
+    loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
+    freedom = norm_freedom(loaded.model)
+    words = freedom.words
+    closed = "plane-bound" if words.startswith("plane-bound") else "ellipsoid-bound" if words.startswith("ellipsoid-bound") else None
+    counts = token_counts(chosen, token_counter(loaded.model))
+    limit = loaded.model.max_seq_length
+    encoder = Encoder(loaded.model, name=name)
+    vectors = encoder.encode_candidates(chosen, batch_size=how.batch_size, progress=how.progress)
+    cut = 0 if limit is None else int((counts > limit).sum())
+    notes += [*loaded.notes, words]
+    notes += [f"{cut:,} texts are longer than the {limit} tokens that the model reads: their length counts as {limit}"] if cut else []
+    return Material(
+        array_input(vectors, name=name),
+        texts=tuple(chosen),
+        tokens=counts if limit is None else np.minimum(counts, limit),
+        after=exact_norms(normalize(vectors), name="normalized vectors") if loaded.normalized else None,
+        closed_form=closed,
+        encoder=encoder,
+        notes=tuple(notes),
+    )
+
+
+def _texts_of_model(texts: str | Path | Sequence[str] | None, how: Reading) -> tuple[list[str], list[str]]:
+    if how.limit < 2:
+        raise InputError(f"limit is {how.limit}; expected at least 2 texts")
+    if texts is None:
+        chosen, note = word_list(how.limit, seed=how.seed)
+        return chosen, [note]
+    given = _read(texts, how)
+    if len(given) <= how.limit:
+        return given, []
+    rows = np.sort(np.random.default_rng(how.seed).choice(len(given), size=how.limit, replace=False))
+    return [given[row] for row in rows], [f"{how.limit:,} of {len(given):,} texts encoded, drawn by seed {how.seed}; raise limit for more"]
+
+
+def _refuse_reading(how: Reading, what: str) -> None:
+    for argument in ("column", "table"):
+        if (value := getattr(how, argument)) is not None:
+            raise InputError(f"{argument} = {value!r} is of a file of vectors, and the source is {what}: leave it out")
+
+
+def _need_models() -> None:
+    if find_spec("sentence_transformers") is None:
+        raise MissingExtraError("sentence-transformers", extra="train")
