@@ -26,8 +26,6 @@ from scipy.stats import rankdata
 from test_page import HOSTILE, MISSING, Reader
 
 from normwise.cli import app
-from normwise.cli_inspect import inspect_norms
-from normwise.cli_simulate import simulate_app
 from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport, NormPictures
 from normwise.core.usefulness_records import UsefulnessReport
@@ -285,12 +283,9 @@ def test_next_command_is_exact_or_not_there(step, changes, expected):
 
 
 def commands() -> dict[tuple[str, ...], typer.core.TyperCommand]:
-    own = typer.Typer()
-    own.command("inspect")(inspect_norms)
-    own.add_typer(simulate_app, name="simulate")
-    found = typer.main.get_command(own).commands
-    return {**{(name,): command for name, command in typer.main.get_command(app).commands.items()}, ("inspect",): found["inspect"],
-            ("simulate", "norms"): found["simulate"].commands["norms"]}  # fmt: skip
+    found = typer.main.get_command(app).commands
+    inner = {("simulate", name): command for name, command in found["simulate"].commands.items()}
+    return {(name,): command for name, command in found.items()} | inner
 
 
 def parse(line: str) -> None:
@@ -305,7 +300,8 @@ def parse(line: str) -> None:
 def test_the_guide_shows_only_commands_that_exist():
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    assert len(lines) >= 6
+    assert len(lines) >= 10
+    assert {("simulate", "norms"), ("simulate", "concepts")} <= set(commands())
     for line in lines:
         parse(line)
     with pytest.raises(Exception, match="No such option"):
@@ -404,6 +400,9 @@ def test_each_prior_has_its_exponent_and_each_control_its_difference_to_the_norm
     assert "dealt at random: the null" in permuted
     assert "the same for all candidates: ranks as cosine does" in popularity
     assert popularity.count("not measured") == 3
+    full = usefulness_report()
+    more = full.reranking.model_copy(update={"norm_minus": {**full.reranking.norm_minus, "age": between(0.0777)}})
+    assert "+0.0777" in section(norm_report(usefulness=full.model_copy(update={"reranking": more})))
 
 
 def test_controls_that_were_not_given_are_named_as_not_measured():
