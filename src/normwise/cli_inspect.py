@@ -208,6 +208,11 @@ def show_inspection(report: InspectReport) -> None:
     shown = [_figure(name, value, report.geometry.get(f"{name}_error")) for name, value in geometry.items() if value is not None]
     if shown:
         console.print(f"on a sample of {report.sample_rows:,} rows (seed {report.seed}), with standard errors: {', '.join(shown)}")
+    if (found := report.usefulness) is not None:
+        console.print(f"judged queries ({found.data}, {found.split}): does the norm help to rank? {found.reranking.words}")
+        console.print(
+            f"judged queries ({found.data}, {found.split}): does it tell right top hits from wrong ones? {found.confidence.words}"
+        )
     for note in report.notes:
         console.print(f"note: {note}")
     for recipe in report.raw_norms:

@@ -6,8 +6,9 @@ import math
 import random
 
 from normwise.core.inspect_records import InspectReport, NormPictures
-from normwise.core.norm_records import FactorAssociation, NormDistribution, NormVerdict, RadialEvidence
+from normwise.core.norm_records import FactorAssociation, NormDistribution, NormVerdict, RadialEvidence, Usefulness
 from normwise.core.records import Interval
+from normwise.core.usefulness_records import Confidence, ConfidenceModel, PowerRow, PriorReranking, Reranking, UsefulnessReport
 
 ROWS = 240
 LEVELS = ("0", "0.001", "0.01", "0.05", "0.25", "0.5", "0.75", "0.95", "0.99", "0.999", "1")
@@ -93,6 +94,82 @@ def norm_report(**changes: object) -> InspectReport:
     )  # fmt: skip
 
 
+def between(mean: float) -> Interval:
+    return Interval(mean=mean, ci_low=mean - 0.0321, ci_high=mean + 0.0243)
+
+
+def prior_reranking(name: str, start: float) -> PriorReranking:
+    """One prior under five exponents; the second largest was chosen twice."""
+    rows = tuple(
+        PowerRow(
+            beta=strength / start, strength=strength, chosen_on=start + 0.3017 - strength**2, reported=start + 0.2913 - strength**2,
+            difference=between(start - 0.2309 - strength**2),
+        )
+        for strength in (-0.5, -0.1, 0.0, 0.1, 0.5)
+    )  # fmt: skip
+    chosen = (rows[3].beta, rows[0].beta, rows[3].beta)
+    return PriorReranking(
+        prior=name, spread=start, chosen_betas=chosen, reported=between(start + 0.2817), difference=between(start - 0.2411), table=rows
+    )
+
+
+def usefulness_report(**changes: object) -> UsefulnessReport:
+    """What judged queries said: norm, length, a popularity that is the same for all, permuted norms; three different outcomes."""
+    priors = {"norm": 0.2385, "length": 0.3917, "norm without length": 0.1855, "permuted norm": 0.2297}
+    models = {
+        name: ConfidenceModel(features=(f"feature of {name}",), nll=value, aurc=value / 3, e_aurc=value / 7, auroc=1.0 - value)
+        for name, value in {"plain": 0.4987, "plain and norms": 0.4836, "held": 0.5155, "held and norms": 0.5042}.items()
+    }
+    reranking = Reranking(
+        metric="ndcg@10", queries=397, candidates=1523, clusters=231, level=0.975, chosen_on="dev", cosine=between(0.5314),
+        dot_minus_cosine=between(-0.0713), priors={name: prior_reranking(name, start) for name, start in priors.items()},
+        norm_minus={"length": between(0.0089), "popularity": between(0.0412), "permuted norm": between(0.0523)}, claimed_gain=0.096,
+        outcome="undecided at this size", claimed_size="not reproduced", words="undecided at this size: the words of ranking",
+    )  # fmt: skip
+    confidence = Confidence(
+        queries=394, right=251, clusters=229, level=0.975, controls=("tokens of the query", "tokens of the top hit"), models=models,
+        gains={"nll": between(0.0631), "e_aurc": between(0.0417)}, gains_beyond={"nll": between(0.0731), "e_aurc": between(0.0517)},
+        coefficients={"log norm of the query": 0.1358, "log norm of the top hit": -0.2718}, outcome="reproduced",
+        words="reproduced: the words of confidence",
+    )  # fmt: skip
+    whole = UsefulnessReport(
+        model="a-model", data="a-set", split="test", reranking=reranking, confidence=confidence,
+        summary=Usefulness(ranking=reranking.dot_minus_cosine, confidence=confidence.gains_beyond["e_aurc"]),
+        notes=("a note of the queries",),
+    )  # fmt: skip
+    return whole.model_copy(update=changes)
+
+
+def barely_useful() -> UsefulnessReport:
+    """All norms equal, no counts, too few answers: nothing has a figure that could be left out."""
+    full, none = usefulness_report(), Interval(mean=None, ci_low=None, ci_high=None)
+    reranking = full.reranking.model_copy(
+        update={
+            "cosine": Interval(mean=math.nan, ci_low=math.inf, ci_high=None), "dot_minus_cosine": none, "priors": {}, "norm_minus": {},
+            "chosen_on": "cross-validation",
+        }
+    )  # fmt: skip
+    emptied: dict[str, object] = {"models": {}, "gains": {}, "gains_beyond": {}, "coefficients": {}, "controls": ()}
+    confidence = full.confidence.model_copy(update={**emptied, "outcome": "undecided at this size", "words": "too few answers"})
+    return full.model_copy(
+        update={"model": "", "data": "", "split": "given", "reranking": reranking, "confidence": confidence, "notes": ()}
+    )
+
+
+def unmeasured_powers() -> UsefulnessReport:
+    """Tables without figures, intervals without ends, a model without an AUROC."""
+    full = usefulness_report()
+    none = Interval(mean=None, ci_low=None, ci_high=None)
+    open_ended = Interval(mean=0.0123, ci_low=None, ci_high=None)
+    row = PowerRow(beta=0.5, strength=0.1, chosen_on=None, reported=None, difference=none)
+    rows = (row, row.model_copy(update={"reported": math.nan, "chosen_on": math.inf, "strength": -0.1}))
+    prior = prior_reranking("norm", 0.2).model_copy(update={"table": rows, "chosen_betas": (), "reported": none, "difference": open_ended})
+    model = ConfidenceModel(features=(), nll=math.nan, aurc=math.inf, e_aurc=0.1, auroc=None)
+    confidence = full.confidence.model_copy(update={"models": {"one": model}, "gains": {}, "gains_beyond": {"nll": open_ended}})
+    reranking = full.reranking.model_copy(update={"priors": {"norm": prior}, "norm_minus": {"length": open_ended}})
+    return full.model_copy(update={"reranking": reranking, "confidence": confidence})
+
+
 def verdict(label: str, **changes: object) -> NormVerdict:
     return NormVerdict(**{"label": label, "text": "A text.", "next_step": "more data", **changes})
 
@@ -126,6 +203,9 @@ REPORTS = {
         radial=RadialEvidence(freedom=1e-9, test="e3_affine", closed_form="plane-bound"),
     ),
     "twenty factors": norm_report(factors=MANY, verdict=verdict("mixed", follows=tuple(f.name for f in MANY))),
+    "judged": norm_report(usefulness=usefulness_report()),
+    "judged, nothing measured": norm_report(usefulness=barely_useful()),
+    "judged, not finite": norm_report(usefulness=unmeasured_powers()),
     "not finite": norm_report(
         factors=(NOT_FINITE,), geometry={"hubness": math.nan, "isoscore": math.inf, "isoscore_error": math.nan}, skew_log=math.nan
     ),

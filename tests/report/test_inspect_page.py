@@ -9,21 +9,31 @@ import pytest
 import typer
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from inspect_material import REPORTS, distribution, factor, geometry, norm_report, pictures, verdict
+from inspect_material import (
+    REPORTS,
+    barely_useful,
+    between,
+    distribution,
+    factor,
+    geometry,
+    norm_report,
+    pictures,
+    prior_reranking,
+    usefulness_report,
+    verdict,
+)
 from scipy.stats import rankdata
-from test_page import HOSTILE, Reader
+from test_page import HOSTILE, MISSING, Reader
 
 from normwise.cli import app
-from normwise.cli_inspect import inspect_norms
-from normwise.cli_simulate import simulate_app
 from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport, NormPictures
-from normwise.report import inspect_words, norm_plots
+from normwise.core.usefulness_records import UsefulnessReport
+from normwise.report import inspect_words, norm_plots, power_plot
 from normwise.report.page import render_inspection
 from normwise.report.svg import Scale
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "norms.md"
-MISSING = re.compile(r"(?<![\w.])(nan|NaN|inf|−inf|None)(?![\w.])")
 
 
 @pytest.mark.parametrize("name", REPORTS)
@@ -273,12 +283,9 @@ def test_next_command_is_exact_or_not_there(step, changes, expected):
 
 
 def commands() -> dict[tuple[str, ...], typer.core.TyperCommand]:
-    own = typer.Typer()
-    own.command("inspect")(inspect_norms)
-    own.add_typer(simulate_app, name="simulate")
-    found = typer.main.get_command(own).commands
-    return {**{(name,): command for name, command in typer.main.get_command(app).commands.items()}, ("inspect",): found["inspect"],
-            ("simulate", "norms"): found["simulate"].commands["norms"]}  # fmt: skip
+    found = typer.main.get_command(app).commands
+    inner = {("simulate", name): command for name, command in found["simulate"].commands.items()}
+    return {(name,): command for name, command in found.items()} | inner
 
 
 def parse(line: str) -> None:
@@ -293,7 +300,8 @@ def parse(line: str) -> None:
 def test_the_guide_shows_only_commands_that_exist():
     blocks = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.S)
     lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    assert len(lines) >= 6
+    assert len(lines) >= 10
+    assert {("simulate", "norms"), ("simulate", "concepts")} <= set(commands())
     for line in lines:
         parse(line)
     with pytest.raises(Exception, match="No such option"):
@@ -309,6 +317,130 @@ def test_the_guide_names_only_keys_that_a_report_has():
     assert {key.split(".")[0].removesuffix("[]") for key in keys} <= known
 
 
+def section(report: InspectReport) -> str:
+    page = render_inspection(report)
+    start = page.index('<section id="usefulness">')
+    end = "</section>"
+    return page[start : page.index(end, start) + len(end)]
+
+
+@pytest.mark.parametrize("name", [name for name, report in REPORTS.items() if report.usefulness is None])
+def test_a_report_without_judged_queries_has_no_section_and_no_link_to_one(name):
+    page = render_inspection(REPORTS[name])
+    assert 'id="usefulness"' not in page
+    assert "Judged queries" not in Reader(page).words
+    assert "judged queries" not in Reader(page).words.replace("Measure it on judged queries", "")
+
+
+def test_every_number_of_judged_queries_is_in_their_section():
+    report = usefulness_report()
+    said = " ".join(Reader(section(norm_report(usefulness=report))).text)
+    ranking, trust = report.reranking, report.confidence
+    intervals = [
+        ranking.cosine,
+        ranking.dot_minus_cosine,
+        *ranking.norm_minus.values(),
+        *trust.gains.values(),
+        *trust.gains_beyond.values(),
+    ]
+    intervals += [each for prior in ranking.priors.values() for each in (prior.reported, prior.difference)]
+    rows = [row for prior in ranking.priors.values() for row in prior.table]
+    intervals += [row.difference for row in rows]
+    numbers = [value for each in intervals for value in (each.mean, each.ci_low, each.ci_high)]
+    numbers += [value for row in rows for value in (row.chosen_on, row.reported)]
+    numbers += [value for model in trust.models.values() for value in (model.nll, model.aurc, model.e_aurc, model.auroc)]
+    numbers += list(trust.coefficients.values())
+    assert len(numbers) > 150
+
+    def there(*ways: str) -> bool:
+        return any(re.search(rf"(?<![\d.,−+]){re.escape(way.replace('-', '−'))}(?![\d.,]*\d)", said) for way in ways)
+
+    assert [value for value in numbers if not there(f"{value:.4f}", f"{value:+.4f}")] == []
+    betas = [row.beta for row in rows if row.beta]
+    assert [beta for beta in betas if not there(f"{beta:+.3g}")] == []
+    assert [prior.spread for prior in ranking.priors.values() if not there(f"{prior.spread:.3g}")] == []
+    for text in (
+        "397 queries", "231 clusters", "1,523 candidates", "97.5%", "394 queries", "229 clusters", "251", "9.6%", "a-model on a-set",
+        "the words of ranking", "the words of confidence", "a note of the queries", "feature of held and norms", "on dev queries",
+    ):  # fmt: skip
+        assert text in said, text
+
+
+@pytest.mark.parametrize("first", ["reproduced", "not reproduced", "undecided at this size"])
+def test_outcomes_stand_as_the_record_says_each_beside_its_claim(first):
+    outcomes = ["reproduced", "not reproduced", "undecided at this size"]
+    turn = outcomes.index(first)
+    ranks, size, trust = outcomes[turn:] + outcomes[:turn]
+    full = usefulness_report()
+    parts = {
+        "reranking": full.reranking.model_copy(update={"outcome": ranks, "claimed_size": size}),
+        "confidence": full.confidence.model_copy(update={"outcome": trust}),
+    }
+    found = re.findall(
+        r'<span class="outcome (\w+)">(.*?)</span><span>(.*?)</span>', section(norm_report(usefulness=full.model_copy(update=parts)))
+    )
+    assert [(tone, outcome) for tone, outcome, _ in found] == [(outcome.split()[0], outcome) for outcome in (ranks, size, trust)]
+    for words, (_, _, claim) in zip(
+        ("more than a power of the length", "at least 9.6% of cosine’s nDCG@10", "top hits"), found, strict=True
+    ):
+        assert words in claim
+    assert found[2][2].endswith("beyond score, margin, tokens of the query and tokens of the top hit.")
+
+
+def test_each_prior_has_its_exponent_and_each_control_its_difference_to_the_norm():
+    table = section(norm_report(usefulness=usefulness_report()))
+    table = table[table.index('aria-label="Re-ranking by each prior"') :]
+    rows = [Reader(row).words for row in re.findall(r"<tr.*?</tr>", table[: table.index("</table>")], flags=re.S)][1:]
+    assert len(rows) == 5
+    norm, length, _, permuted, popularity = rows
+    assert "−2.1, +0.419 (2×)" in norm
+    # The norm has no difference to itself: its row ends with the one to cosine.
+    assert norm.endswith("−0.0347 to +0.0217")
+    assert re.search(r"\+0\.0089 ?−0\.0232 to \+0\.0332$", length)
+    assert "dealt at random: the null" in permuted
+    assert "the same for all candidates: ranks as cosine does" in popularity
+    assert popularity.count("not measured") == 3
+    full = usefulness_report()
+    more = full.reranking.model_copy(update={"norm_minus": {**full.reranking.norm_minus, "age": between(0.0777)}})
+    assert "+0.0777" in section(norm_report(usefulness=full.model_copy(update={"reranking": more})))
+
+
+def test_controls_that_were_not_given_are_named_as_not_measured():
+    said = Reader(section(norm_report(usefulness=barely_useful()))).words
+    assert "length no counts were given" in said.replace("lengthno", "length no")
+    assert "popularity no counts were given" in said.replace("popularityno", "popularity no")
+    assert "Gains in confidence: not measured." in said
+    assert "too few answers." in said
+    assert "by cross-validation over clusters" in said
+    assert "<svg" not in section(norm_report(usefulness=barely_useful()))
+
+
+def test_the_curve_of_each_prior_runs_through_its_figures_on_one_axis():
+    report = usefulness_report()
+    drawn = re.findall(r"<figure>.*?</figure>", section(norm_report(usefulness=report)), flags=re.S)
+    assert [re.findall("<b>(.*?).</b>", one) for one in drawn] == [[name] for name in report.reranking.priors]
+    bounds = power_plot.power_range(list(report.reranking.priors.values()), 0.5314)
+    assert bounds is not None
+    prior = report.reranking.priors["norm"]
+    svg = power_plot.power_figure(prior, cosine=0.5314, metric="nDCG@10", bounds=bounds)
+    (path,) = re.findall(r'class="line s1 strong" d="M([^"]*)"', svg)
+    spots = [tuple(map(float, spot.split())) for spot in path.split("L")]
+    across = [x for x, _ in spots]
+    # Signed square roots: .1 lies at sqrt(.2) of the way from the middle to the end, on both sides alike.
+    assert (across[3] - across[2]) / (across[4] - across[2]) == pytest.approx(0.2**0.5, abs=2e-3)
+    assert across[2] - across[1] == pytest.approx(across[3] - across[2], abs=0.11)
+    ups = [row.reported for row in prior.table]
+    scale = (spots[2][1] - spots[0][1]) / (ups[2] - ups[0])
+    assert [y for _, y in spots] == pytest.approx([spots[0][1] + scale * (up - ups[0]) for up in ups], abs=0.11)
+    assert scale < 0
+    assert svg.count("<circle") == 2
+    assert "s2 dash" in svg
+    alike = prior.model_copy(update={"table": tuple(row.model_copy(update={"chosen_on": row.reported}) for row in prior.table)})
+    assert "s2 dash" not in power_plot.power_figure(alike, cosine=0.5, metric="m", bounds=bounds)
+    single = prior.model_copy(update={"table": prior.table[:1]})
+    assert power_plot.power_figure(single, cosine=0.5, metric="m", bounds=bounds) == ""
+
+
 def hostile_report(word: str) -> InspectReport:
     """Every free text of a report is `word`."""
     names = (word, word + "2", word + "3")
@@ -318,8 +450,17 @@ def hostile_report(word: str) -> InspectReport:
     return norm_report(
         source=word, factors=own, evidence=(word,), notes=(word, word), versions={word: word}, command=word, stored=word, part=word,
         raw_norms=(f"{word}: {word}",), geometry={f"zz{word}": 0.5}, figures=drawn,
-        verdict=verdict(word, text=word, next_step="cosine", follows=(names[0],)),
+        verdict=verdict(word, text=word, next_step="cosine", follows=(names[0],)), usefulness=hostile_usefulness(word),
     )  # fmt: skip
+
+
+def hostile_usefulness(word: str) -> UsefulnessReport:
+    full = usefulness_report(model=word, data=word, split=word, notes=(word,))
+    prior, model = prior_reranking(word, 0.3), full.confidence.models["plain"].model_copy(update={"features": (word,)})
+    ranking = {"metric": word, "chosen_on": word, "words": word, "priors": {word: prior}, "norm_minus": {word: between(0.1)}}
+    trust = {"controls": (word,), "models": {word: model}, "coefficients": {word: 0.5}, "words": word}
+    parts = {"reranking": full.reranking.model_copy(update=ranking), "confidence": full.confidence.model_copy(update=trust)}
+    return full.model_copy(update=parts)
 
 
 def shape(report: InspectReport) -> list[str]:
@@ -355,7 +496,7 @@ def test_no_name_turns_the_words_after_it_and_no_lone_surrogate_reaches_the_file
     assert "a\ufffdb".encode() in render_inspection(broken).encode("utf-8")
 
 
-@pytest.mark.parametrize("name", set(REPORTS) - {"not finite"})
+@pytest.mark.parametrize("name", [name for name in REPORTS if not name.endswith("not finite") and name != "judged, nothing measured"])
 def test_a_saved_report_draws_the_same_page(name):
     report = REPORTS[name]
     assert render_inspection(InspectReport.from_json(report.to_json())) == render_inspection(report)

@@ -15,7 +15,7 @@ from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.similarity import Similarity
 from normwise.models.origin import base_notes, base_source
-from normwise.models.structure import count_layers, pooling_name
+from normwise.models.structure import count_layers, pooling_name, token_limit
 
 _PACKAGES = ("normwise", "torch", "transformers", "sentence-transformers", "peft", "numpy")
 # The most that other hardware may round away, whatever a contract says: beyond it the model is another one.
@@ -106,7 +106,7 @@ def describe_encoder(
         plain_similarity=similarity.ranking,
         pooling=pooling_name(st),
         dimensions=width,
-        max_tokens=st.max_seq_length,
+        max_tokens=token_limit(st),
         layers=count_layers(st),
         temperature=temperature,
         query_prompt=st.prompts.get("query") or "",

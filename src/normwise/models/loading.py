@@ -223,7 +223,8 @@ def _settings(path: Path) -> dict[str, Any]:
         if not isinstance(modules, list) or not all(isinstance(module, dict) and isinstance(module.get("path"), str) for module in modules):
             raise InputError(f"{path / 'modules.json'}: expected a list of modules, each with its path: copy the whole folder again")
         folders += [path / module["path"] for module in modules if module["path"]]
-    found = [file for folder in folders for file in sorted(folder.glob("*config*.json"))]
+    # data_config.json lists what a model of 2021 was trained on; nothing reads it.
+    found = [file for folder in folders for file in sorted(folder.glob("*config*.json")) if file.name != "data_config.json"]
     settings = {file: read_json(file) for file in found}
     for file, value in settings.items():
         if not isinstance(value, dict):

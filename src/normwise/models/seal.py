@@ -19,6 +19,7 @@ from normwise.core.files import read_json
 from normwise.data.opening import reading
 from normwise.models.contract import Contract
 from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
+from normwise.models.structure import token_limit
 
 CONTRACT_FILE, PROBE_FILE, CARD_FILE = "normwise.json", "probe.safetensors", "README.md"
 # What libraries read beside weights when it lies there: added to a folder, such a file can change the vectors.
@@ -98,7 +99,7 @@ def _changed_settings(st: SentenceTransformer, contract: Contract, *, normalized
         changes.append(f"its vectors have {width} dimensions, {CONTRACT_FILE} says {contract.dimensions}")
     if contract.similarity.ranking is not contract.plain_similarity:
         changes.append(f"{CONTRACT_FILE} says {contract.similarity.value}, which does not rank like {contract.plain_similarity.value}")
-    now = (st.similarity_fn_name, st.prompts.get("query") or "", st.prompts.get("document") or "", st.max_seq_length)
+    now = (st.similarity_fn_name, st.prompts.get("query") or "", st.prompts.get("document") or "", token_limit(st))
     then = (contract.plain_similarity.value, contract.query_prompt, contract.candidate_prompt, contract.max_tokens)
     if now != then:
         changes.append(f"its similarity, prompts or token limit are {now}, but it was saved with {then}")

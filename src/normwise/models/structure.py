@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from peft import PeftModel
@@ -99,6 +100,12 @@ def layer_list(model: nn.Module) -> nn.ModuleList | None:
         if isinstance(module, nn.ModuleList) and len(module) == count and _reads_text(name):
             return module
     return None
+
+
+def token_limit(st: SentenceTransformer) -> int | None:
+    """How many tokens of a text the encoder reads; None where it reads all, which static embeddings call infinite."""
+    limit = st.max_seq_length
+    return None if limit is None or not math.isfinite(limit) else int(limit)
 
 
 def position_limit(st: SentenceTransformer) -> int | None:

@@ -284,6 +284,8 @@ def _record(judged: _Judged, cosine: np.ndarray, intervals: _Intervals) -> Prior
 def _words(outcome: Outcome, gain: Interval, beyond: Interval | None, betas: Sequence[float]) -> str:
     if not betas:
         return f"{outcome}: all norms are equal, so no power of them changes a ranking"
+    if set(betas) == {0.0}:
+        return f"{outcome}: of all powers of the norm the zeroth was best where beta is chosen, so plain cosine stays"
     powers = ", ".join(f"{beta:+.3g}" for beta in sorted(set(betas)))
     length = "no token counts came, so length is not controlled" if beyond is None else f"{span(beyond)} against the same with token counts"
     return f"{outcome}: cosine times norm^beta (beta {powers}) changes nDCG@10 by {span(gain)}, and by {length}"

@@ -101,10 +101,11 @@ def check(
     if model is None:
         return check_data(data)
     from normwise.models.loading import load_base
+    from normwise.models.structure import token_limit
     from normwise.models.tokens import token_counter
 
     encoder = load_base(ModelConfig.read({"name": model}, source="model"))
-    return check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
+    return check_data(data, token_counter=token_counter(encoder), max_tokens=token_limit(encoder))
 
 
 def _config(name: str, roots: Sequence[str] | None, limits: Mapping[str, int] | None) -> DataConfig:

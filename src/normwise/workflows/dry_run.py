@@ -13,7 +13,7 @@ from normwise.core.config import NegativeSource, PaceConfig, StageConfig, Traina
 from normwise.core.files import RunFolder
 from normwise.core.records import Record
 from normwise.data.sets import TrainingPairs, repeated_share
-from normwise.models.structure import backbone
+from normwise.models.structure import backbone, token_limit
 from normwise.workflows.job import Job, batch_plan, fingerprint, prepare_job
 
 BYTES_FP32 = 4
@@ -165,7 +165,7 @@ def _memory(stage: StageConfig, model: SentenceTransformer) -> int:
     width, layers, heads = (
         getattr(config, name, usual) for name, usual in (("hidden_size", 768), ("num_hidden_layers", 12), ("num_attention_heads", 12))
     )
-    tokens = model.max_seq_length or 512
+    tokens = token_limit(model) or 512
     texts = stage.batch_size * (2 + stage.hard_negatives) + (stage.negatives.count or 0)
     # Activations of one transformer layer: 34 tokens*width + 5 heads*tokens^2 bytes at 16 bit (Korthikanti et al. 2022), twice at 32.
     activations = 2 * layers * texts * (34 * tokens * width + 5 * heads * tokens * tokens)

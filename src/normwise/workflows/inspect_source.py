@@ -152,6 +152,7 @@ def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) 
     from normwise.models.encoder import Encoder
     from normwise.models.freedom import norm_freedom
     from normwise.models.loading import load_plain
+    from normwise.models.structure import token_limit
     from normwise.models.tokens import token_counter
 
     loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
@@ -159,7 +160,7 @@ def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) 
     words = freedom.words
     closed = "plane-bound" if words.startswith("plane-bound") else "ellipsoid-bound" if words.startswith("ellipsoid-bound") else None
     counts = token_counts(chosen, token_counter(loaded.model))
-    limit = loaded.model.max_seq_length
+    limit = token_limit(loaded.model)
     encoder = Encoder(loaded.model, name=name)
     vectors = encoder.encode_candidates(chosen, batch_size=how.batch_size, progress=how.progress)
     cut = 0 if limit is None else int((counts > limit).sum())

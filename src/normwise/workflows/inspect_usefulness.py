@@ -223,9 +223,10 @@ def _open(model: str | Path | Encoder) -> tuple[Encoder, list[str]]:
 
 def _counter(encoder: Encoder) -> Callable[[Sequence[str]], np.ndarray]:
     """Token counts as the encoder reads texts: what it cuts off does not count."""
+    from normwise.models.structure import token_limit
     from normwise.models.tokens import token_counter
 
-    limit = encoder.model.max_seq_length
+    limit = token_limit(encoder.model)
     counter = token_counter(encoder.model)
     return lambda texts: np.minimum(token_counts(texts, counter), np.inf if limit is None else limit)
 

@@ -23,6 +23,7 @@ from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.models.freedom import norm_freedom
 from normwise.models.loading import load_base
+from normwise.models.structure import token_limit
 from normwise.models.tokens import token_counter
 from normwise.models.trainable import check_stage
 from normwise.training.recipe import Recipe, confidence_temperature
@@ -116,7 +117,7 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
                 f"data {config.data.name!r}: no {split} query has a relevant candidate, so nothing can be measured: mend its judgements"
             )
     _check_stages(config, data.train, encoder)
-    hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=encoder.max_seq_length)
+    hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=token_limit(encoder))
     hygiene.require_ok()
     warnings = (*_norm_warning(config, encoder), *_negatives_warning(config, data.train), *hygiene.warnings)
     for warning in warnings:
