@@ -82,3 +82,16 @@ def test_a_length_only_truth_is_named_length_whatever_goes_with_it(strength):
     report = inspect(norms[:, None] * directions, factors={"tokens": tokens, "frequency": frequency})
     assert report.verdict.label == "length"
     assert abs(factor(report, "frequency").spearman) > 0.4
+
+
+def test_copies_of_rows_are_no_further_evidence():
+    """Five copies of everything change no correlation and no test of the direction."""
+    rng = np.random.default_rng(7)
+    vectors = rng.normal(size=(200, 16))
+    factors = {name: rng.normal(size=200) for name in ("year", "price")}
+    once = inspect(vectors, factors=factors)
+    often = inspect(np.repeat(vectors, 5, axis=0), factors={name: np.repeat(values, 5) for name, values in factors.items()})
+    assert often.norm.duplicates == 800
+    assert often.factors == once.factors
+    assert often.radial_freedom == once.radial_freedom
+    assert (often.verdict.label, often.regime) == (once.verdict.label, once.regime)

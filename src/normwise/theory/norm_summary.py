@@ -46,14 +46,24 @@ class RowScan:
     """What one pass over all rows found.
 
     `norms` (N,) float64, NaN where a value of the row is not finite. `infinite` and `nan` count such rows (a row with
-    both counts as `nan`), `zero` rows of zeros, `duplicates` rows that repeat an earlier one bit by bit.
+    both counts as `nan`), `zero` rows of zeros, `repeated` (N,) marks rows that repeat an earlier one bit by bit.
     """
 
     norms: np.ndarray
     infinite: int
     nan: int
     zero: int
-    duplicates: int
+    repeated: np.ndarray
+
+    @property
+    def duplicates(self) -> int:
+        """How many rows repeat an earlier one."""
+        return int(self.repeated.sum())
+
+    @property
+    def distinct(self) -> np.ndarray:
+        """(N,) whether the row is usable and the first of its kind: copies are no further evidence, and no held-out rows."""
+        return self.usable & ~self.repeated
 
     @property
     def usable(self) -> np.ndarray:
@@ -100,7 +110,7 @@ def scan_rows(rows: Rows) -> RowScan:
         nan += int(has_nan.sum())
         infinite += int((~good & ~has_nan).sum())
         lengths[part] = np.where(good, exact_norms(np.where(good[:, None], block, 0.0).astype(block.dtype), name="vectors"), np.nan)
-    return RowScan(lengths, infinite, nan, int((lengths == 0.0).sum()), _count_duplicates(rows, lengths))
+    return RowScan(lengths, infinite, nan, int((lengths == 0.0).sum()), _repeated(rows, lengths))
 
 
 def row_blocks(rows: int, width: int) -> Iterator[slice]:
@@ -115,7 +125,7 @@ def row_blocks(rows: int, width: int) -> Iterator[slice]:
         yield slice(start, min(start + step, rows))
 
 
-def _count_duplicates(rows: Rows, lengths: np.ndarray) -> int:
+def _repeated(rows: Rows, lengths: np.ndarray) -> np.ndarray:
     order = np.argsort(lengths, kind="stable")
     ordered = lengths[order]
     # NaN equals nothing, and rows of zeros are counted as such.
@@ -124,13 +134,17 @@ def _count_duplicates(rows: Rows, lengths: np.ndarray) -> int:
     shared[:-1] |= same
     shared[1:] |= same
     suspects = np.sort(order[shared])
+    repeated = np.zeros(lengths.size, dtype=bool)
     if suspects.size == 0:
-        return 0
+        return repeated
     hashes = np.empty(suspects.size, dtype=np.uint64)
     for part in row_blocks(suspects.size, rows.shape[1]):
         block = np.ascontiguousarray(rows[suspects[part]])
         hashes[part] = [int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8).digest(), "little") for row in block]
-    return int(suspects.size - np.unique(hashes).size)
+    _, first = np.unique(hashes, return_index=True)
+    repeated[suspects] = True
+    repeated[suspects[first]] = False
+    return repeated
 
 
 @dataclass(frozen=True)

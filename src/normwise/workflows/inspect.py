@@ -112,7 +112,7 @@ def inspect(
     how = Reading(column, table, text_column, limit, batch_size, progress, seed, trust_remote_code)
     material = open_source(source, texts, how)
     found = _scan(material)
-    usable = found.scan.usable
+    usable = found.scan.distinct
     sample = _sample(material, usable, seed=seed)
     geometry = sampled_geometry(sample, seed=seed, norms_vary=found.vary)
     rows = gather_factors(material, factors, usable, language=language, seed=seed)
@@ -274,7 +274,7 @@ def distribution(scan: RowScan, figures: NormFigures | None) -> NormDistribution
 
 def _distribution_of(norms: np.ndarray) -> NormDistribution:
     positive = norms[norms > 0.0]
-    scan = RowScan(norms, infinite=0, nan=0, zero=int((norms == 0.0).sum()), duplicates=0)
+    scan = RowScan(norms, infinite=0, nan=0, zero=int((norms == 0.0).sum()), repeated=np.zeros(norms.size, dtype=bool))
     return distribution(scan, norm_figures(positive) if positive.size else None).model_copy(update={"duplicates": None})
 
 
@@ -340,7 +340,7 @@ def _notes(material: Material, found: _Scanned) -> list[str]:
     if scan.zero:
         notes.append(f"{scan.zero:,} rows are zero vectors and were left out: they have no direction")
     if scan.duplicates:
-        notes.append(f"{scan.duplicates:,} rows repeat an earlier one bit by bit")
+        notes.append(f"{scan.duplicates:,} rows repeat an earlier one bit by bit: they count in the distribution, and nowhere else")
     if found.normalized:
         notes.append("these vectors were normalized: their raw norms are gone from this file's lengths, and raw_norms says how to get them")
     return notes
