@@ -58,14 +58,7 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
         raise InputError(f"data.roots belongs to a built-in set ({', '.join(BUILTIN)}), but data.name is {config.name!r}")
     else:
         data, absent, sources = _load_outside(config)
-    if config.on_bad_rows == "drop" and sources is None:
-        data = drop_bad_pairs(data)  # before the split, which loses sight of the negatives; pair files have dropped theirs
-    data = _complete(data, absent, sources, seed=seed)
-    if config.on_bad_rows == "drop":
-        data = drop_bad_pairs(data)
-    if data.train is not None and len(data.train) < 2:
-        raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
-    return cut(data, config, seed=seed)
+    return _prepared(data, absent, sources, config, seed=seed)
 
 
 def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -> tuple[RetrievalData, bool]:
@@ -87,7 +80,7 @@ def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = Non
         return load_data(config, seed=seed, cache_dir=cache_dir), False
     parts = _read_parts(path, config)
     if set(parts) != {"train"}:
-        return load_data(config, seed=seed, cache_dir=cache_dir), False
+        return _prepared(*_of_parts(parts, config), config, seed=seed), False
     return cut(pairs_data({"test": parts["train"]}, name=config.name), config, seed=seed), True
 
 
@@ -97,9 +90,25 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
         if config.dev or config.test:
             raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
         return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
-    parts = _read_parts(path, config)
-    sources = parts["train"].sources if "train" in parts else None
-    return pairs_data(parts, name=config.name), frozenset(), sources
+    return _of_parts(_read_parts(path, config), config)
+
+
+def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
+    return pairs_data(parts, name=config.name), frozenset(), parts["train"].sources if "train" in parts else None
+
+
+def _prepared(
+    data: RetrievalData, absent: frozenset[str], sources: Sequence[str] | None, config: DataConfig, *, seed: int
+) -> RetrievalData:
+    """Drop what is to be dropped, split off what is missing, and cut to the limits."""
+    if config.on_bad_rows == "drop" and sources is None:
+        data = drop_bad_pairs(data)  # before the split, which loses sight of the negatives; pair files have dropped theirs
+    data = _complete(data, absent, sources, seed=seed)
+    if config.on_bad_rows == "drop":
+        data = drop_bad_pairs(data)
+    if data.train is not None and len(data.train) < 2:
+        raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
+    return cut(data, config, seed=seed)
 
 
 def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:

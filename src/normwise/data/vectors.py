@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from tokenize import TokenError
@@ -10,6 +11,7 @@ from typing import IO
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.core.files import write_bytes
 from normwise.data.lines import read_gain, read_tsv
 from normwise.data.opening import kind_of, reading, user_path
 
@@ -55,6 +57,13 @@ def load_vectors(path: str | Path) -> np.ndarray:
         vectors = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order="F" if in_columns else "C")
     _refuse_non_finite(vectors, path)
     return vectors
+
+
+def write_array(path: Path, values: np.ndarray) -> None:
+    """Write one array as `.npy`, atomically."""
+    buffer = io.BytesIO()
+    np.save(buffer, values, allow_pickle=False)
+    write_bytes(path, buffer.getvalue())
 
 
 def npy_header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:

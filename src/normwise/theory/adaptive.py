@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from normwise.theory.dynamics import balance
+from normwise.theory.dynamics import balance, e_folding_steps
 from normwise.theory.quantities import Quantity, Result, Span, check_decay, decay_weighted_steps, quantities
 
 
@@ -173,5 +173,4 @@ def relaxation_steps_adam(*, learning_rate: Quantity, weight_decay: Quantity) ->
         999.7
     """
     eta, decay = quantities(learning_rate=(learning_rate, Span.NONNEGATIVE), weight_decay=(weight_decay, Span.NONNEGATIVE))
-    speed = np.asarray(-2.0 * np.log1p(-check_decay(eta, decay)))
-    return np.divide(1.0, speed, out=np.full(speed.shape, np.inf), where=speed > 1e-300)[()]
+    return e_folding_steps(check_decay(eta, decay), power=2)

@@ -347,7 +347,12 @@ def relaxation_steps(*, learning_rate: Quantity, weight_decay: Quantity, momentu
         weight_decay=(weight_decay, Span.NONNEGATIVE),
         momentum=(momentum, Span.BELOW_ONE),
     )
-    speed = np.asarray(-4.0 * np.log1p(-_rates(eta, decay, b, coupled=coupled)[0]))
+    return e_folding_steps(_rates(eta, decay, b, coupled=coupled)[0], power=4)
+
+
+def e_folding_steps(lost: Quantity, *, power: int) -> Result:
+    """Return -1 / (power log(1 - x)): the steps in which r^power, shrunk as (1 - x)^power a step, falls by e; inf where x = 0."""
+    speed = np.asarray(-power * np.log1p(-np.asarray(lost)))
     return np.divide(1.0, speed, out=np.full(speed.shape, np.inf), where=speed > 1e-300)[()]
 
 

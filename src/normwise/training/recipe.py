@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +15,11 @@ from sentence_transformers import SentenceTransformer
 
 from normwise.core.config import PaceConfig, StageConfig, Trainable
 from normwise.core.errors import InputError
-from normwise.core.files import read_json, whole_folder, write_bytes, write_json
+from normwise.core.files import read_json, whole_folder, write_json
 from normwise.core.records import GateReport, StageResult
 from normwise.core.similarity import Similarity
 from normwise.data.sets import TrainingPairs
+from normwise.data.vectors import write_array
 from normwise.engine.processes import current_processes
 from normwise.engine.sync import barrier
 from normwise.models.freedom import norm_freedom
@@ -47,13 +47,6 @@ def confidence_temperature(stages: Sequence[StageConfig]) -> float | None:
         if stage.similarity is Similarity.COSINE and stage.temperature.value is not None:
             return stage.temperature.value
     return None
-
-
-def write_array(path: Path, values: np.ndarray) -> None:
-    """Write one array as `.npy`, atomically."""
-    buffer = io.BytesIO()
-    np.save(buffer, values, allow_pickle=False)
-    write_bytes(path, buffer.getvalue())
 
 
 @dataclass(frozen=True)

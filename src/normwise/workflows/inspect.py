@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
-from normwise.core.files import write_bytes, write_text
+from normwise.core.files import write_text
 from normwise.core.inspect_records import InspectReport, NormPictures, RecoveryResult
 from normwise.core.norm_records import NormDistribution, RadialEvidence, TrainingEvidence
 from normwise.data.norm_inputs import open_vectors
 from normwise.data.opening import check_new_place, kind_of, user_path
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
+from normwise.data.vectors import write_array
 from normwise.report.recipes import SERVERS
 from normwise.theory.association import associations
 from normwise.theory.norm_geometry import SEARCH_ROWS, sampled_geometry
@@ -212,7 +213,7 @@ def recover(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "sentence-transformers", extra="train") from None
     found = recover_norms(vectors.rows, load_plain(str(model), trust_remote_code=trust_remote_code).model, epsilon=vectors.epsilon)
-    write_bytes(target, _npy(found.norms.astype(np.float32)))
+    write_array(target, found.norms.astype(np.float32))
     norms = _distribution_of(found.norms)
     text = (
         f"{found.norms.size:,} norms recovered from {vectors.stored} unit vectors, mean {norms.mean:.4g}, cv {norms.cv:.3g}; rounding can "
@@ -344,11 +345,3 @@ def _notes(material: Material, found: _Scanned) -> list[str]:
     if found.normalized:
         notes.append("these vectors were normalized: their raw norms are gone from this file's lengths, and raw_norms says how to get them")
     return notes
-
-
-def _npy(values: np.ndarray) -> bytes:
-    from io import BytesIO
-
-    buffer = BytesIO()
-    np.save(buffer, values, allow_pickle=False)
-    return buffer.getvalue()
