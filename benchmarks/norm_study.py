@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from packaged_models import MAKERS
 
 from normwise.core.inspect_records import InspectReport, NormPictures
 from normwise.core.records import Interval
@@ -24,7 +28,8 @@ HEAD = """# What norms say in real models
 `python benchmarks/norm_study.py` writes this page. Each section is one report of `normwise inspect`: what the norm goes with once
 length, frequency and the other factors are held (partial Spearman on splines of ranks, 95% bootstrap interval, p-values after
 Holm's correction over the factors of the section). A sign is this model's: without the optimizer's history no regime of training
-can be named, and all-MiniLM's norm is a function of its direction whatever it goes with ([how to read it](guide/norms.md)).
+can be named, and an encoder's norm may be a function of its direction whatever it goes with ([how to read it](guide/norms.md)).
+Where the other models come from and how they were opened: [Models](guide/models.md#models-that-packages-ship).
 """
 
 
@@ -36,11 +41,40 @@ def human() -> InspectReport:
     return inspect(MODEL, texts=list(found.words), factors=factors, limit=len(found.words))
 
 
+def packaged(name: str, title: str, *, source: str = "", texts: str | None = None, rank: bool = False, **how: Any) -> InspectReport:
+    """A model that a package ships, made into files by the recipe `name`; `source` and `texts` are files of its folder."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        MAKERS[name](folder)
+        if rank:
+            rows = np.load(folder / source, mmap_mode="r").shape[0]
+            how |= {"factors": {"rank_in_its_corpus": np.arange(1.0, rows + 1.0)}}
+        found = inspect(folder / source, texts=None if texts is None else folder / texts, **how)
+    return found.model_copy(update={"source": title})
+
+
+def running_text() -> InspectReport:
+    """Docstrings of the standard library, of one word to some hundred."""
+    with tempfile.TemporaryDirectory() as folder:
+        MAKERS["docstrings"](Path(folder))
+        return inspect(MODEL, texts=Path(folder) / "docstrings.jsonl", limit=2_000)
+
+
 STUDIES: dict[str, tuple[str, Callable[[], InspectReport]]] = {
     "words": ("Words, and judged queries of python-docs", lambda: inspect(MODEL, data="python-docs", **LIMITS)),
     "calls": ("The same words, and judged queries of python-calls", lambda: inspect(MODEL, data="python-calls", **LIMITS)),
     "tokens": ("The token table", lambda: inspect(MODEL, table="auto")),
     "human": ("Words that ten people rated (VADER lexicon)", human),
+    "text": ("Running text: docstrings of the standard library", running_text),
+    "paraphrase": ("paraphrase-MiniLM-L3-v2: words", partial(packaged, "paraphrase", "paraphrase-MiniLM-L3-v2")),
+    "smollm2": ("SmolLM2-135M-Instruct: words", partial(packaged, "smollm2", "SmolLM2-135M-Instruct, its last token", limit=1_500)),
+    "smollm2-tokens": ("SmolLM2-135M-Instruct: the token table", partial(packaged, "smollm2_table", "token_embd.weight", table="auto")),
+    "wordllama": ("WordLlama: the token table", partial(packaged, "wordllama", "l2_supercat_256", table="auto")),
+    "glove": ("GloVe 6B 50d", partial(packaged, "glove", "glove.6B.50d", source="glove.npy", texts="words.txt")),
+    "glove-rank": (
+        "GloVe 6B 50d and the order of its own list, most frequent first",
+        partial(packaged, "glove", "glove.6B.50d", source="glove.npy", rank=True),
+    ),
 }
 
 

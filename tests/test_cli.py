@@ -108,7 +108,7 @@ def config(tmp_path):
     [
         ("arms.pace.0.stpes=5", "run.toml: unknown key 'arms.pace.0.stpes': did you mean steps?"),
         ("arms.pace.1.steps=5", "arms.pace is a list of 1"),
-        ("arms.pace.0.steps=0", "arms.pace.0.steps: Input should be greater than or equal to 1"),
+        ("arms.pace.0.steps=0", "arms.pace.0.steps: expected 1 or above"),
         ("arms.pace.0.batch_size=1", "leaves every query without a negative"),
         ("steps", "expected KEY=VALUE"),
     ],

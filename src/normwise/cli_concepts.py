@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from normwise.core.records import Record
 
 _ENCODERS = ("table", "deep", "both")
+_OPTIONS = {"parts": "--part", "optimizers": "--optimizer", "seeds": "--seeds", "quick": "--quick"}
 
 
 def mount(app: typer.Typer) -> None:
@@ -41,6 +42,7 @@ def concepts(
     """Test whether norms follow concepts as the dynamics law says: general or specific, frequent or rare, agreed on or not."""
 
     def work() -> Record:
+        from normwise.cli_options import built
         from normwise.workflows.concept_cells import DEEP_PARTS, TABLE_PARTS, ConceptConfig
         from normwise.workflows.concepts import simulate_concepts
 
@@ -52,7 +54,7 @@ def concepts(
             values["optimizers"] = tuple(optimizer)
         values["seeds"] = seeds if seeds is not None else (1 if quick else 5)
         return simulate_concepts(
-            ConceptConfig.read(values, source="simulate concepts"),
+            built(ConceptConfig, values, options=_OPTIONS, source="simulate concepts"),
             out=out,
             resume=resume,
             overwrite=overwrite,

@@ -6,13 +6,13 @@ import math
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from normwise import cli_work
 from normwise.cli_tables import show_record, show_rows, stdout_console
-from normwise.core.errors import InputError, near_names
+from normwise.core.errors import InputError
 
 if TYPE_CHECKING:
     from normwise.core.inspect_records import InspectReport, RecoveryResult
@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from normwise.core.records import Record
 
 _EXAMPLE = "Example: normwise inspect vectors.npy --factors factors.csv"
-_OPTIMIZERS = ("sgd", "adam", "adamw")
+_TRAINING = {
+    "optimizer": "--optimizer",
+    "similarity": "--trained-with",
+    "learning_rate": "--learning-rate",
+    "weight_decay": "--weight-decay",
+    "beta2": "--beta2",
+    "lazy": "--lazy/--dense",
+    "steps": "--steps",
+}
 _QUANTILES = ("0", "0.01", "0.25", "0.5", "0.75", "0.99", "1")
 _GEOMETRY = ("mean_cosine", "effective_rank", "hubness", "norm_hubs_dot", "norm_hubs_cosine", "hub_share_dot", "hub_share_cosine")
 
@@ -74,18 +82,21 @@ def inspect_norms(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
 ) -> None:
     """Say what the norms of vectors follow and whether they can be trusted, "no" included; or give lost norms back."""
+    trained = {
+        "optimizer": optimizer,
+        "similarity": trained_with,
+        "learning_rate": learning_rate,
+        "weight_decay": weight_decay,
+        "beta2": beta2,
+        "lazy": lazy,
+        "steps": steps,
+    }
     settings = {
         "--texts": texts,
         "--text-column": text_column,
         "--factors": factors,
         "--table": table,
-        "--optimizer": optimizer,
-        "--learning-rate": learning_rate,
-        "--weight-decay": weight_decay,
-        "--beta2": beta2,
-        "--lazy/--dense": lazy,
-        "--steps": steps,
-        "--trained-with": trained_with,
+        **{_TRAINING[name]: value for name, value in trained.items()},
         "--data": data,
         "--report": report,
     }
@@ -95,15 +106,7 @@ def inspect_norms(
             return _recovered(source, recover_norms, out, settings, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
         if out is not None or overwrite:
             raise InputError("--out and --overwrite belong to --recover-norms MODEL: give a model, or leave them out")
-        training = training_evidence(
-            optimizer=optimizer,
-            similarity=trained_with,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            beta2=beta2,
-            lazy=lazy,
-            steps=steps,
-        )
+        training = training_evidence(**trained)
         from normwise.workflows.inspect import inspect as run
 
         return run(
@@ -129,17 +132,11 @@ def inspect_norms(
     cli_work.do(context, work, show_recovery if recover_norms is not None else show_inspection, as_json=as_json)
 
 
-def training_evidence(
-    *,
-    optimizer: str | None = None,
-    similarity: str | None = None,
-    learning_rate: float | None = None,
-    weight_decay: float | None = None,
-    beta2: float | None = None,
-    lazy: bool | None = None,
-    steps: int | None = None,
-) -> TrainingEvidence | None:
+def training_evidence(**given: Any) -> TrainingEvidence | None:
     """The optimizer's settings as evidence; None where nothing was said.
+
+    Args:
+        given: fields of `TrainingEvidence` that an option sets (`_TRAINING`); None for what was not said.
 
     Raises:
         InputError: an unknown optimizer or similarity, a setting out of its range, or a setting without the optimizer it belongs to.
@@ -148,44 +145,21 @@ def training_evidence(
         >>> training_evidence() is None
         True
     """
+    from normwise.cli_options import built
     from normwise.core.norm_records import TrainingEvidence
 
-    given = {
-        "learning_rate": learning_rate,
-        "weight_decay": weight_decay,
-        "beta2": beta2,
-        "lazy": lazy,
-        "steps": steps,
-    }
     said = {name: value for name, value in given.items() if value is not None}
-    if optimizer is None and similarity is None and not said:
+    if not said:
         return None
-    if optimizer is not None and optimizer not in _OPTIMIZERS:
-        raise InputError(f"optimizer {optimizer!r} is unknown: {near_names(optimizer, _OPTIMIZERS)}")
-    if similarity not in (None, "cosine", "dot"):
-        raise InputError(f"trained-with is {similarity!r}; expected cosine or dot: the similarity in the loss")
-    if optimizer is None and said:
-        raise InputError(f"{', '.join(name.replace('_', '-') for name in said)} without --optimizer: name sgd, adam or adamw")
-    if beta2 is not None and optimizer == "sgd":
-        raise InputError("beta2 is of adam and adamw, and the optimizer is sgd: leave it out")
-    fits = {
-        "learning_rate": ("above 0", lambda value: value > 0.0),
-        "weight_decay": ("0 or above", lambda value: value >= 0.0),
-        "beta2": ("0 to below 1", lambda value: 0.0 <= value < 1.0),
-        "steps": ("1 or above", lambda value: value >= 1),
-    }
-    for name, (wanted, holds) in fits.items():
-        if name in said and not (math.isfinite(said[name]) and holds(said[name])):
-            raise InputError(f"{name.replace('_', '-')} is {said[name]}; expected {wanted}")
-    return TrainingEvidence(
-        optimizer=cast("Literal['sgd', 'adam', 'adamw'] | None", optimizer),
-        similarity=cast("Literal['cosine', 'dot']", similarity or "cosine"),
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        beta2=beta2,
-        lazy=lazy,
-        steps=steps,
-    )
+    of_optimizer = [_TRAINING[name] for name in said if name not in ("optimizer", "similarity")]
+    if "optimizer" not in said and of_optimizer:
+        raise InputError(f"{', '.join(of_optimizer)} without --optimizer: name sgd, adam or adamw")
+    if "beta2" in said and said.get("optimizer") == "sgd":
+        raise InputError("--beta2 is of adam and adamw, and the optimizer is sgd: leave it out")
+    for name, value in said.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{_TRAINING[name]} is {value}; expected a finite number")
+    return built(TrainingEvidence, said, options=_TRAINING, source="inspect")
 
 
 def show_inspection(report: InspectReport) -> None:

@@ -25,7 +25,7 @@ def _simulate() -> None:
     """Simulate what norms become in training, and check the laws that predict them."""
 
 
-@simulate_app.command("norms", epilog="Example: normwise simulate norms --kappa 5,20,80 --zipf 1.0 --optimizer adamw --weight-decay 0.1")
+@simulate_app.command("norms", epilog="Example: normwise simulate norms --kappa 5,20,80 --zipf 0.5 --weight-decay 0.02")
 def norms(
     context: typer.Context,
     items: Annotated[int | None, typer.Option("--items", help="Vectors of the table (1000).")] = None,
@@ -76,15 +76,17 @@ def norms(
     }
 
     def work() -> Record:
+        from normwise.cli_options import built, option_names
         from normwise.core.config_file import apply_overrides, read_config_file
         from normwise.workflows.simulate import SimulationConfig, simulate_norms
 
-        values = apply_overrides({} if config is None else read_config_file(config), settings or [])
-        values |= {name: value for name, value in given.items() if value is not None}
+        said = {name: value for name, value in given.items() if value is not None}
         for option, text in (("kappa", kappa), ("second_moment", second_moment)):
             if text is not None:
-                values[option] = _numbers(option, text)
-        parsed = SimulationConfig.read(values, source="simulate norms" if config is None else str(config))
+                said[option] = _numbers(option, text)
+        values = apply_overrides({} if config is None else read_config_file(config), settings or []) | said
+        source = "simulate norms" if config is None else str(config)
+        parsed = built(SimulationConfig, values, options=option_names(said), source=source)
         return simulate_norms(parsed, out=out, log=cli_work.LOG.info)
 
     cli_work.do(context, work, _show, as_json=as_json)
@@ -110,5 +112,7 @@ def _show(result: Any) -> None:
     console = cli_tables.stdout_console()
     for words, value in (("R2 of log norm", result.r2_log_norm), ("Spearman", result.spearman)):
         console.print(f"{words}, predicted against measured over items: {'undefined' if value is None else f'{value:.3f}'}")
+    if result.beyond_law:
+        console.print(f"{result.beyond_law} of {len(result.items)} items are outside what the law is for: see the notes")
     for note in result.notes:
         console.print(f"note: {note}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
 from normwise.data.factor_files import read_factors
-from normwise.data.norm_inputs import array_input, open_vectors
+from normwise.data.norm_inputs import LARGEST_NORM, SMALLEST_NORM, array_input, open_vectors, refuse_extreme_norms
 from normwise.data.safetensors_tables import read_header
 from normwise.data.text_files import read_texts
 from normwise.data.token_strings import token_strings, token_words
@@ -174,10 +174,10 @@ def test_parquet_batches_do_not_show(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ([[1.0, 2.0], [1.0]], "row 2, column v: 1 numbers; expected 2"),
-        ([[1.0, 2.0], None], "row 2, column v: no vector there"),
-        ([[1.0, 2.0], [1.0, None]], "row 2, column v: a number is missing"),
-        ([[], [1.0]], "row 1, column v: an empty list"),
+        ([[1.0, 2.0], [1.0]], "row 1, column v: 1 numbers; expected 2"),
+        ([[1.0, 2.0], None], "row 1, column v: no vector there"),
+        ([[1.0, 2.0], [1.0, None]], "row 1, column v: a number is missing"),
+        ([[], [1.0]], "row 0, column v: an empty list"),
     ],
 )
 def test_bad_rows_of_parquet_are_named(tmp_path, vectors, message):
@@ -335,23 +335,52 @@ def test_factors_are_numbers_or_names(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n", "f.csv, row 3, column b is nan: expected a finite number"),
-        ("a,b\n1,2\n3,inf\n", "row 3, column b is inf"),
-        ("a,b\n1,2\n3,\n", "row 3, column b is empty"),
+        ("a,b\n1,2\n3,nan\n", r"f.csv, row 1 \(line 3\), column b is nan: expected a finite number"),
+        ("a,b\n1,2\n3,inf\n", r"row 1 \(line 3\), column b is inf"),
+        ("a,b\n1,2\n3,\n", r"row 1 \(line 3\), column b is empty"),
         ("a,b\n1,2\n", "f.csv has 1 rows of factors for 2 vectors"),
         ("a,b\n1,2\n3,4\n5,6\n", "f.csv has 3 rows of factors for 2 vectors"),
-        ("a,b\n1,2\n3\n", "row 3: 1 cells for 2 columns"),
+        ("a,b\n1,2\n3\n", r"row 1 \(line 3\): 1 cells for 2 columns"),
         ("a,a\n1,2\n3,4\n", "column 'a' stands twice"),
         (",a\n0,2\n1,4\n", "a column has a blank name"),
-        ("a\n1\nx\n", "row 3, column a: 'x' is no number, and other rows hold numbers"),
-        ("a\n1_0\n2\n", "row 2, column a: '1_0' is no number"),
+        ("a\n1\nx\n", r"row 1 \(line 3\), column a: 'x' is no number, and other rows hold numbers"),
+        ("a\n1_0\n2\n", r"row 0 \(line 2\), column a: '1_0' is no number"),
         ("", "f.csv is empty"),
+        ("f;g\n0.5;1\n2;3\n", "f.csv: its one column would be named 'f;g', so its cells look separated by semicolons: .* by commas"),
+        ("f;g\n0,5;1,5\n2,5;3,5\n", "look separated by semicolons: separate them by commas .and points in numbers"),
+        ("f\tg\n1\t2\n3\t4\n", "look separated by tabs: separate them by commas .*, or name the file .tsv"),
+        ('a,b\n"1,5",2\n"2,25",4\n', r"f.csv, row 0 \(line 2\), column a: '1,5' looks like a number with a decimal comma"),
+        ('a,b\n12,2\n"5,125",4\n', r"f.csv, row 1 \(line 3\), column a: '5,125' looks like a number with commas between thousands"),
+        ('a,b\n"5,125",2\n"1,250.5",4\n', r"row 0 \(line 2\), column a: '5,125' looks like a number with commas between thousands"),
+        ("a,b\n=1+0.3,2\n=2+1,4\n", r"f.csv, row 0 \(line 2\), column a: '=1\+0.3' looks like a formula: save its value"),
+        ("a,b\n1,2\n30%,4\n", r"row 1 \(line 3\), column a: '30%' looks like a percentage"),
     ],
 )
 def test_bad_factors_are_named_by_row_and_column(tmp_path, text, message):
     (tmp_path / "f.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_factors(tmp_path / "f.csv", rows=2)
+
+
+def test_lines_are_counted_as_an_editor_does_and_rows_as_vectors_are(tmp_path):
+    (tmp_path / "f.csv").write_text('a,b\n\n"x\ny",1\nz,nan\n')
+    with pytest.raises(InputError, match=r"row 1 \(line 5\), column b is nan"):
+        read_factors(tmp_path / "f.csv", rows=2)
+
+
+def test_names_that_hold_marks_are_still_names(tmp_path):
+    (tmp_path / "f.csv").write_text("a;b\n1\n2\n")
+    assert read_factors(tmp_path / "f.csv", rows=2)["a;b"].tolist() == [1.0, 2.0]
+    (tmp_path / "f.csv").write_text('kind,n\n"Paris, 1,500",1\n=,2\nx,3\n')
+    assert read_factors(tmp_path / "f.csv", rows=3)["kind"].tolist() == ["Paris, 1,500", "=", "x"]
+
+
+def test_a_tsv_with_commas_is_told(tmp_path):
+    (tmp_path / "f.tsv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(
+        InputError, match="f.tsv: its one column would be named 'a,b', .* by commas: separate them by tabs, or name the file .csv"
+    ):
+        read_factors(tmp_path / "f.tsv", rows=2)
 
 
 def test_factors_come_from_tables_only(tmp_path):
@@ -376,8 +405,93 @@ def test_texts_come_from_lines_and_columns(tmp_path):
     with pytest.raises(InputError, match="read line by line: leave it out"):
         read_texts(tmp_path / "t.txt", column="x")
     (tmp_path / "t.txt").write_text("one cat\n\ntwo\n")
-    with pytest.raises(InputError, match="row 2: is empty or whitespace"):
+    with pytest.raises(InputError, match=r"t.txt, row 1 \(line 2\): is empty or whitespace"):
         read_texts(tmp_path / "t.txt")
     (tmp_path / "t.txt").write_text("")
     with pytest.raises(InputError, match="holds no texts"):
         read_texts(tmp_path / "t.txt")
+
+
+def test_blank_lines_at_the_end_are_no_texts(tmp_path):
+    (tmp_path / "t.txt").write_text("one cat\ntwo dogs\n\n  \n\n")
+    assert read_texts(tmp_path / "t.txt") == ["one cat", "two dogs"]
+    (tmp_path / "t.txt").write_text("\n\n")
+    with pytest.raises(InputError, match="holds no texts"):
+        read_texts(tmp_path / "t.txt")
+
+
+def test_bad_texts_are_named_by_row_line_and_the_column_that_was_chosen(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"z": "a"}\n\n{"z": 1}\n')
+    with pytest.raises(
+        InputError, match=r"t.jsonl, row 1 \(line 3\), column z: is int, not text; .*'z' is its only column: is it the texts"
+    ):
+        read_texts(tmp_path / "t.jsonl")
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n{"body": "b"}\n')
+    with pytest.raises(InputError, match=r"row 1 \(line 2\): no 'text' there; it has body"):
+        read_texts(tmp_path / "t.jsonl")
+    (tmp_path / "t.csv").write_text('id,text\n1,"two\nlines"\n2,\n')
+    with pytest.raises(InputError, match=r"t.csv, row 1 \(line 4\), column text: is empty or whitespace; .* drop that row$"):
+        read_texts(tmp_path / "t.csv")
+    parquet(tmp_path / "t.parquet", {"body": ["one", None]})
+    with pytest.raises(InputError, match=r"t.parquet, row 1, column body: is None"):
+        read_texts(tmp_path / "t.parquet")
+    (tmp_path / "t.json").write_text('["a", "b"]')
+    with pytest.raises(InputError, match="t.json: expected JSON lines, .* in a file named .jsonl"):
+        read_texts(tmp_path / "t.json")
+
+
+def test_masked_values_are_not_taken_for_numbers():
+    x = np.ma.masked_array(np.ones((4, 2)), mask=np.zeros((4, 2), dtype=bool))
+    assert type(array_input(x).rows) is np.ndarray
+    x[2, 1] = np.ma.masked
+    with pytest.raises(InputError, match="array is masked: row 2, the first of 1 such rows, has masked values"):
+        array_input(x)
+
+
+@pytest.mark.parametrize("place", ["../x.safetensors", "/etc/x.safetensors", 7])
+def test_a_shard_elsewhere_is_shown(tmp_path, place):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": place}}))
+    with pytest.raises(InputError, match=rf"expected weight_map, .* and 'wte.weight' is in {place!r}: put that file beside the index"):
+        open_vectors(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(InputError, match="expected weight_map, .*, got none"):
+        open_vectors(tmp_path)
+
+
+def test_a_quantized_table_is_named_by_its_type(tmp_path):
+    write_safetensors(
+        tmp_path / "q.safetensors", {"wte.weight": ("I8", np.ones((3, 2), dtype=np.int8)), "b": ("F32", np.ones(3, dtype="<f4"))}
+    )
+    with pytest.raises(
+        InputError, match=r"expected one of F64, F32, F16, BF16, got wte.weight \(3, 2\) of I8 \(quantized: convert it first\)"
+    ):
+        open_vectors(tmp_path / "q.safetensors")
+
+
+def test_a_folder_without_a_model_is_called_so(tmp_path):
+    with pytest.raises(
+        InputError, match=r"is no model's folder: modules.json, config.json and .safetensors files are missing; expected a folder"
+    ):
+        open_vectors(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    with pytest.raises(
+        InputError, match=r"weights in pytorch_model.bin, a pickle, which is never opened here.*from_pretrained\(FOLDER\).save_pretrained"
+    ):
+        open_vectors(tmp_path)
+    assert not (tmp_path / "sprung").exists()
+    for name in "ab":
+        write_safetensors(tmp_path / f"{name}.safetensors", {"wte.weight": ("F32", np.ones((3, 2), dtype=np.float32))})
+    with pytest.raises(InputError, match="got a.safetensors, b.safetensors: name the file itself"):
+        open_vectors(tmp_path)
+
+
+def test_norms_that_no_inner_product_bears_are_named():
+    from normwise.theory.search import exact_top_k
+
+    for norm in (SMALLEST_NORM, LARGEST_NORM):
+        refuse_extreme_norms(np.array([0.0, np.nan, norm]), name="x")
+        # Whatever passes here is searched later.
+        exact_top_k(np.full((1, 1), norm), np.full((2, 1), norm), k=1)
+    for norm in (SMALLEST_NORM / 2, LARGEST_NORM * 2):
+        with pytest.raises(InputError, match="^x.npy, row 1 has norm .*; expected 0, or 1e-30 to 1e.35: divide all vectors by one number"):
+            refuse_extreme_norms(np.array([1.0, norm]), name="x.npy")

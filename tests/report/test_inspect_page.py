@@ -238,6 +238,11 @@ def test_norms_that_do_not_vary_have_no_figure_that_would_show_rounding():
         ({"verdict": verdict("direction", follows=("tokens",))}, "The norm is a function of the direction, and follows “tokens”."),
         ({"verdict": verdict("mixed", follows=("a", "b", "c", "d", "e"))}, "The norm follows several things: “a”, “b”, “c” and 2 more."),
         ({"verdict": verdict("length", follows=("tokens", "frequency"))}, "The norm follows length: “tokens”."),
+        (
+            {"verdict": verdict("length", follows=("tokens",), effect=0.31, strength="medium")},
+            "The norm follows length: “tokens”, a medium effect.",
+        ),
+        ({"verdict": verdict("year", follows=("year",), effect=0.2, strength="weak")}, "The norm follows “year”, a weak effect."),
         ({"verdict": verdict("uninformative")}, "The norm follows none of the given factors."),
         ({"verdict": verdict("undetermined")}, "What the norm follows cannot be told from these data."),
         ({"verdict": verdict("undetermined"), "factors": ()}, "No factor was given: what the norm follows is open."),
@@ -268,13 +273,14 @@ def test_headline_says_the_verdict_in_one_sentence(changes, expected):
         ("evaluate", {"source": "m.safetensors: w", "part": "w", "command": "normwise inspect m.safetensors"}, ""),
         ("more data", {"factors": ()}, "normwise inspect data/vectors.npy --factors factors.csv"),
         ("more data", {}, ""),
+        ("more data", {"factors": (), "n": 8, "verdict": verdict("degenerate", next_step="more data")}, ""),
         ("cosine", {}, ""),
         ("recover", {"command": ""}, ""),
         ("recover", {"command": "normwise inspect 'unclosed"}, ""),
     ],
 )
 def test_next_command_is_exact_or_not_there(step, changes, expected):
-    report = norm_report(verdict=verdict("frequency", next_step=step), **changes)
+    report = norm_report(**{"verdict": verdict("frequency", next_step=step), **changes})
     command = inspect_words.next_command(report)
     assert command == expected
     assert render_inspection(report).count('<pre class="copy"') == bool(expected) + bool(report.command)

@@ -305,6 +305,30 @@ def test_rare_categories_are_pooled():
     assert factor_columns("x", np.array(["a"] * 9)) is None
 
 
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        (np.repeat([f"shop {i}" for i in range(500)], 2), "levels too small: none of 500 has the 5 rows that each level needs"),
+        (np.array(["a"] * 998 + ["b", "c"]), "levels too small: 1 of 3 has the 5 rows"),
+        (np.r_[np.zeros(996), np.ones(4)], "nearly constant: only 4 of 1,000 rows differ from the most common value"),
+    ],
+)
+def test_what_too_few_rows_tell_apart_is_not_tested_and_not_called_constant(values, note):
+    for seed in range(5):
+        found = associations(np.random.default_rng(seed).normal(size=1000), {"a": values}, seed=0, resamples=100)[0]
+        assert (found.partial_spearman, found.ci_low, found.ci_high, found.p_adjusted) == (None,) * 4
+        assert found.note.startswith(note)
+
+
+def test_no_interval_of_a_category_is_empty():
+    """Forty nulls of two even levels: one in forty would have the interval [0, 0], which excludes what no 1,000 rows can exclude."""
+    for sizes in ((500, 500), (995, 5)):
+        group = np.repeat(["a", "b"], sizes)
+        for seed in range(40):
+            found = associations(np.random.default_rng(seed).normal(size=1000), {"group": group}, seed=0, resamples=100)[0]
+            assert found.ci_high > 0.07
+
+
 def test_names_stand_for_labels():
     assert [kind_of(name) for name in ("n_tokens", "Corpus Count", "visits", "depth", "log_entropy", "Color")] == [
         "length",

@@ -205,6 +205,22 @@ def test_few_rows_have_no_figures_and_no_error():
     assert math.isnan(found["effective_rank"])
 
 
+@pytest.mark.parametrize(("distinct", "times", "width"), [(40, 10, 64), (200, 5, 64), (100, 10, 24), (8, 50, 24)])
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
+def test_copies_make_no_law_of_the_direction(distinct, times, width, noise):
+    """Norms that have nothing to do with the direction, each row stored many times: the fit must not have seen what it is judged on."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(distinct, width))
+    x *= (rng.lognormal(0.0, 0.3, size=distinct) / np.linalg.norm(x, axis=1))[:, None]
+    x = np.repeat(x, times, axis=0)
+    x = x * (1.0 + 10 * noise * rng.normal(size=(len(x), 1))) + noise * rng.normal(size=x.shape)
+    found = sampled_geometry(x[rng.permutation(len(x))], seed=0, norms_vary=True)
+    assert found["radial_rows"] == distinct
+    assert math.isnan(found["radial_freedom"]) == (distinct < 14)
+    assert math.isnan(found["e3_affine"]) == (0.8 * distinct < 4 * width)
+    assert not found["radial_freedom"] < 0.7
+
+
 def test_a_plane_is_found():
     x = np.random.default_rng(0).normal(size=(400, 5))
     x[:, 4] = 2.0

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from normwise.core.errors import InputError
 from normwise.theory.adaptive import equilibrium_norm_adam, predicted_norm_adam
-from normwise.theory.dynamics import equilibrium_norm_sgd, predicted_norm_sgd
+from normwise.theory.equilibria import equilibrium_norm_sgd, predicted_norm_sgd
 from normwise.theory.regimes import (
     STATEMENTS,
     SecondMoment,

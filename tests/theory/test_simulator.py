@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import spearmanr
 
 from normwise.core.errors import InputError
-from normwise.theory.dynamics import equilibrium_norm_sgd, quartic_growth
+from normwise.theory.dynamics import quartic_growth
+from normwise.theory.equilibria import equilibrium_norm_sgd
 from normwise.theory.radial import r_squared
 from normwise.theory.simulated_gradients import PureNoise, specificity_source
-from normwise.theory.simulated_table import predicted_norms
+from normwise.theory.simulated_table import LARGEST_TURN, angular_steps, driving_moments, predicted_norms
 from normwise.theory.simulated_updates import Optimizer, UpdateRule
 from normwise.theory.simulator import Start, simulate_table, start_vectors
 
@@ -222,6 +223,26 @@ def test_the_laws_predict_every_item_without_a_fit(rule):
     assert r_squared(np.log(table.norms), np.log(predicted_norms(table, rule, steps=500))) > 0.95
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_law_under_decay_takes_the_gradients_that_the_norm_still_holds(lazy):
+    # From a random start gradients shrink as rows learn.
+    rule = UpdateRule(Optimizer.SGD, learning_rate=0.02, weight_decay=0.3, lazy=lazy)
+    table = run(infonce(np.full(100, 80.0)), rule, steps=400, rates=np.geomspace(0.2, 1.0, 100))
+    moments = driving_moments(table, rule, steps=400)
+    law = predicted_norms(table, rule, steps=400)
+    plain = predicted_norms(table, rule, steps=400, second_moments=table.second_moments)
+    assert np.all(moments < 0.9 * table.second_moments)
+    assert np.abs(np.log(law / table.norms)).mean() < 0.02
+    assert np.abs(np.log(law / table.norms)).mean() < 0.2 * np.abs(np.log(plain / table.norms)).mean()
+
+
+def test_driving_moments_are_the_plain_mean_without_decay():
+    rule = UpdateRule(Optimizer.SGD, learning_rate=0.1)
+    start = start_vectors(20, np.random.default_rng(0), width=8)
+    table = simulate_table(PureNoise(np.full(20, 2.0), width=8), rule, start=start, visit_rates=np.full(20, 0.4), steps=50, seed=0)
+    assert np.allclose(driving_moments(table, rule, steps=50), table.second_moments, rtol=1e-12)
+
+
 def test_a_seed_gives_the_same_table_whatever_is_probed_and_another_seed_another():
     source = infonce(np.tile(KAPPAS, 4), positives=2)
     rule = UpdateRule(Optimizer.ADAMW, learning_rate=0.01, weight_decay=0.1)
@@ -282,3 +303,32 @@ def test_what_does_not_fit_is_refused():
         start_vectors(3, np.random.default_rng(0), width=8, start=Start.ALIGNED)
     with pytest.raises(InputError, match=r"means have shape \(3, 7\); expected \(3, 8\)"):
         start_vectors(3, np.random.default_rng(0), width=8, start=Start.ALIGNED, means=np.ones((3, 7)))
+
+
+@pytest.mark.parametrize("eta", [0.5, 2.0, 5.0])
+def test_the_angular_step_tells_what_the_law_of_sgd_leaves_out(eta):
+    """Half its square is the quartic term's share of the growth of r^4, so log(1 + turn^2 / 2) / 4 is missing of log r."""
+    rates = np.repeat([0.1, 1.0], 150)
+    rule = UpdateRule(Optimizer.SGD, learning_rate=eta)
+    start = start_vectors(300, np.random.default_rng(0), width=32, norm=0.1)
+    table = simulate_table(
+        PureNoise(np.full(300, 2.0), width=32), rule, start=start, visit_rates=rates, steps=400, seed=1, probe_every=None
+    )
+    turns = angular_steps(table, rule, steps=400)
+    missed = np.log(table.norms / predicted_norms(table, rule, steps=400))
+    assert missed == pytest.approx(np.log1p(turns**2 / 2) / 4, abs=1e-3)
+    assert (turns > LARGEST_TURN).any()
+    assert np.log1p(LARGEST_TURN**2 / 2) / 4 == pytest.approx(0.03, abs=1e-3)
+
+
+def test_the_angular_step_of_an_adam_row_is_that_of_its_last_visit():
+    """Without a first moment to gather and before anything is forgotten: ||u' - u|| / ||u|| itself."""
+    rule = UpdateRule(Optimizer.ADAM, learning_rate=1e-3, beta1=0.0, beta2=0.9)
+    start = start_vectors(200, np.random.default_rng(0), width=64)
+    source = PureNoise(np.full(200, 2.0), width=64)
+    before, after = (
+        simulate_table(source, rule, start=start, visit_rates=np.ones(200), steps=steps, seed=1, probe_every=None) for steps in (200, 201)
+    )
+    moved = np.linalg.norm(after.vectors - before.vectors, axis=1) / before.norms
+    assert angular_steps(after, rule, steps=201).mean() == pytest.approx(moved.mean(), rel=0.1)
+    assert angular_steps(replace(after, visits=np.zeros(200, dtype=int)), rule, steps=201).max() == 0.0

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.special import ive
 
 from normwise.core.errors import InputError
-from normwise.theory.dynamics import equilibrium_norm_sgd
+from normwise.theory.equilibria import equilibrium_norm_sgd
 from normwise.theory.specificity import (
     bessel_ratio,
     guide_second_moment,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from normwise.core.errors import InputError
 from normwise.core.track_records import NormTrack, OptimizerSettings
 from normwise.theory.adaptive import predicted_norm_adam
-from normwise.theory.dynamics import predicted_norm_sgd
+from normwise.theory.equilibria import predicted_norm_sgd
 from normwise.theory.gradient_stream import GradientStream
 from normwise.theory.tracked_norms import TrackedRun, baseline_fit, fit_of, predicted_norms_along, track_of
 

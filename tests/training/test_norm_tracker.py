@@ -81,6 +81,17 @@ def test_a_table_under_sgd_has_the_norms_of_the_law(tmp_path):
     assert track.clipped_share == 0.0
 
 
+def test_under_decay_the_law_takes_the_gradients_that_the_norm_still_holds(tmp_path):
+    model = table_model(seed=3)
+    tracker = NormTracker(TrackedTexts(model, WORDS[:12]))
+    # Six times as long as a fourth power takes to fall to 1/e: with the plain mean over the run, R2 is -160.
+    train(model, tmp_path, trackers=[tracker], optimizer=sgd(lr=0.05, weight_decay=0.2), steps=150)
+    track = tracker.result()
+    assert track.law.r2 is not None
+    assert track.law.r2 > 0.95
+    assert all(item.driving_moment < 0.1 * item.second_moment for item in track.items if item.driving_moment is not None)
+
+
 def test_texts_and_rows_of_the_table_see_the_same_gradients(tmp_path):
     model = table_model(normalize=True)
     texts, rows = NormTracker(TrackedTexts(model, WORDS)), NormTracker(TrackedRows(model[0].embedding.weight, range(24)))

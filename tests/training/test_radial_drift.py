@@ -48,7 +48,7 @@ def _measured(encoder, x, *, rate, steps=5):
         optimizer.step()
         optimizer.zero_grad()
         meter.after_step(optimizer)
-    return meter.figures()
+    return meter.figures(), meter
 
 
 class _Table(nn.Module):
@@ -61,15 +61,27 @@ class _Table(nn.Module):
 
 
 def test_on_a_free_table_the_law_is_all_and_there_is_no_drift():
-    found = _measured(_Table(), torch.zeros(7, 1), rate=0.1)
+    found, _ = _measured(_Table(), torch.zeros(7, 1), rate=0.1)
     assert found["radial_r2_free"] == pytest.approx(1.0, abs=1e-4)
     assert found["radial_r2_displacement"] == pytest.approx(1.0, abs=1e-4)
     assert found["radial_r2_drift"] == pytest.approx(0.0, abs=1e-2)
 
 
+def test_on_a_free_table_the_path_gives_the_last_norms_however_large_the_steps_are():
+    table = _Table()
+    start = table.rows.detach().norm(dim=1).double().numpy()
+    _, meter = _measured(table, torch.zeros(7, 1), rate=3.0)
+    end = table.rows.detach().norm(dim=1).double().numpy()
+    assert np.abs(np.log(end / start)).max() > 0.3
+    for name in ("free", "displacement"):
+        path = meter.path(name)
+        assert path is not None
+        assert np.allclose(path, np.log(end / start), atol=1e-4)
+
+
 def test_on_a_deep_encoder_with_small_steps_the_drift_is_all():
     encoder = ConceptEncoder(6, 5, seed=1)
-    found = _measured(encoder, torch.randn(7, 6, generator=torch.Generator().manual_seed(5)), rate=1e-3)
+    found, _ = _measured(encoder, torch.randn(7, 6, generator=torch.Generator().manual_seed(5)), rate=1e-3)
     assert found["radial_r2_drift"] > 0.99
     assert found["radial_r2_free"] < 0.3
 

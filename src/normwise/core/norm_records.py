@@ -10,6 +10,7 @@ from pydantic import Field
 from normwise.core.records import Interval, Record
 
 Regime = Literal["signal", "noise", "adam", "ellipsoid-bound", "plane-bound", "length-bound", "undetermined"]
+Strength = Literal["weak", "medium", "strong"]
 Use = Literal["ranking", "confidence"]
 NextStep = Literal["cosine", "dot", "one-sided", "calibrate", "evaluate", "recover", "more data"]
 LABELS = ("frequency", "specificity", "uncertainty", "length", "direction", "mixed", "uninformative", "degenerate", "undetermined")
@@ -36,6 +37,7 @@ class FactorAssociation(Record):
     p_value: float | None = None
     p_adjusted: float | None = None
     curve: float | None = Field(default=None, description="correlation ratio of a cubic in the factor's rank: sees what is not monotone")
+    curve_p: float | None = None
     curve_p_adjusted: float | None = None
     alone: float | None = Field(
         default=None, description="share of the norm's rank variance that a cubic in this factor's rank explains alone"
@@ -62,12 +64,14 @@ class NormDistribution(Record):
     zero: int = 0
     nonfinite: int = 0
     duplicates: int | None = None
+    usable: int | None = Field(default=None, description="rows with a positive, finite norm")
 
 
 class RadialEvidence(Record):
     """Is the norm a function of the direction? `freedom` = 1 - best held-out R2, `test` the one that decided.
 
-    `closed_form` is what the checkpoint's last norm layer says, where there is a checkpoint.
+    `closed_form` is what the checkpoint's last norm layer says, where there is a checkpoint; it is `test` too, and `freedom` what it leaves
+    of the norms of the probe texts, where the sample has too few rows to show the form by itself.
     """
 
     freedom: float | None
@@ -107,17 +111,19 @@ class Usefulness(Record):
 
 
 class RegimeEvidence(Record):
-    """The regime that explains the norms and the evidence for it, in words."""
+    """The regime that explains the norms and the evidence for it, in words; `limit` is where its law ends for frequency, if it does."""
 
     regime: Regime
     evidence: tuple[str, ...]
+    limit: str = ""
 
 
 class NormVerdict(Record):
     """What the norm follows, what it may be used for and what to do next.
 
     `label` is one of `LABELS`, or the name of a given factor. `follows` names the factors that passed, strongest first, `effect` is the
-    strength of the first (absolute partial Spearman, or correlation ratio), `usable_for` holds only what is backed.
+    strength of the first (partial Spearman without its sign, or correlation ratio; 0 to 1), `strength` the word for it (weak below 0.3,
+    strong from 0.5 on), `usable_for` holds only what is backed.
     """
 
     label: str
@@ -126,6 +132,7 @@ class NormVerdict(Record):
     next_step: NextStep
     follows: tuple[str, ...] = ()
     effect: float | None = None
+    strength: Strength | None = None
 
 
 class NormReport(Record):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, ValidationError
 
 from normwise.core.errors import InputError, near_names
+from normwise.core.problem_words import causes_of, words_of
 
 _SHOWN = 80
 _LONGEST_SHOWN_BITS = 256
-_OTHER_WORDS = {"dict_type": "expected a table", "tuple_type": "expected a list"}
 
 
 def _check_prose(text: str) -> str:
@@ -80,17 +80,7 @@ class StrictConfig(BaseModel, metaclass=_Told):
 
 
 def _told(model: Any, error: ValidationError, *, source: str) -> InputError:
-    return InputError(f"{source}: " + "; ".join(_explain(model, problem) for problem in _causes(error.errors())))
-
-
-def _causes(problems: Sequence[Any]) -> list[Any]:
-    """Leave out what only follows: a list whose items were refused is then also called too short."""
-    places = [problem["loc"] for problem in problems]
-
-    def follows(place: tuple[Any, ...]) -> bool:
-        return any(len(other) > len(place) and other[: len(place)] == place for other in places)
-
-    return [problem for problem in problems if not follows(problem["loc"])]
+    return InputError(f"{source}: " + "; ".join(_explain(model, problem) for problem in causes_of(error.errors())))
 
 
 def _explain(model: type[BaseModel], problem: Any) -> str:
@@ -103,7 +93,7 @@ def _explain(model: type[BaseModel], problem: Any) -> str:
     if kind == "model_type":
         words = f"expected a table with any of the keys {', '.join(_names(_model_at(model, path)))}"
     else:
-        words = _OTHER_WORDS.get(kind) or problem["msg"].removeprefix("Value error, ")
+        words = words_of(problem)
     # Our own checks of a whole table name what is wrong in it.
     came = "" if kind == "value_error" and not _is_scalar(value) else f" (got {shown(value)})"
     return f"{key}: {words}{came}" if key else f"{words}{came}"

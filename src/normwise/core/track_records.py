@@ -42,7 +42,8 @@ class TrackedItem(Record):
         visit_rate: visits / steps.
         initial_norm: ||z|| before the first step.
         norm: ||z|| after the last.
-        predicted_norm: what the free vector's law gives for it.
+        predicted_norm: what the free vector's law gives for it; under SGD from the gradients that its norm has not yet forgotten.
+        driving_moment: G as SGD's law weighs it (`DrivingMoment`): each visit by what decay has left of it; None for other optimizers.
         second_moment: G = mean ||g||^2 over its visits, g the tangential gradient (on the unit sphere) of the loss as it was trained.
         signal: ||E g||^2, unbiased, so that it may fall below 0.
         noise: tr Cov(g).
@@ -56,6 +57,7 @@ class TrackedItem(Record):
     initial_norm: float
     norm: float
     predicted_norm: float | None = None
+    driving_moment: float | None = None
     second_moment: float | None = None
     signal: float | None = None
     noise: float | None = None

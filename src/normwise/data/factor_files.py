@@ -1,8 +1,13 @@
-"""Factors that a person gives: a csv or tsv file of named columns, one row per vector, nothing missing."""
+"""Factors that a person gives: a csv or tsv file of named columns, one row per vector, nothing missing.
+
+Rows are counted as vectors are, from 0, in every message about vectors, their factors and their texts; where a text file
+has the row, its line is told too, counted from 1 as editors do.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +15,19 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.data.lines import read_table
 from normwise.data.opening import user_path
+from normwise.data.text_files import row_place
 
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+# Writings of numbers that a csv file does not have, the first that fits, and what to do about them.
+_WRITINGS = (
+    (
+        re.compile(r"[+-]?(0,\d*|\d+,\d{0,2}|\d+,\d{4,}|\d{4,},\d+)(e[+-]?\d+)?", re.IGNORECASE),
+        "looks like a number with a decimal comma: write a point",
+    ),
+    (re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?"), "looks like a number with commas between thousands: write it without them"),
+    (re.compile(r"=.+"), "looks like a formula: save its value"),
+    (re.compile(r"[+-]?[\d.]+\s*%"), "looks like a percentage: write the bare number"),
+)
 _RULE = "a first line of names, then one row per vector, in the order of the vectors"
 
 
@@ -28,8 +45,9 @@ def read_factors(path: str | Path, *, rows: int) -> dict[str, np.ndarray]:
         name -> (N,) float64, or (N,) str for a categorical one.
 
     Raises:
-        InputError: blank or repeated names, another number of rows, an empty cell, NaN or infinity, or a mixture; the
-            message names file, row (the line; the header is line 1) and column.
+        InputError: blank or repeated names, another number of rows, another separator, an empty cell, NaN or infinity, a
+            number in another writing (decimal comma, thousands, formula), or a mixture; the message names file, row, line and
+            column (see `row_place`).
 
     Example:
         >>> read_factors("gone.csv", rows=3)
@@ -43,22 +61,27 @@ def read_factors(path: str | Path, *, rows: int) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: expected a .csv or .tsv file of factors: {_RULE}")
     header: list[str] = []
     cells: list[list[str]] = []
-    places: list[int] = []
-    for number, row in read_table(path, delimiter="," if suffix == ".csv" else "\t"):
+    lines: list[int] = []
+    delimiter = "," if suffix == ".csv" else "\t"
+    for number, row in read_table(path, delimiter=delimiter):
         if not header:
             header = _names(path, row)
             cells = [[] for _ in header]
             continue
+        if not lines:
+            _refuse_separator(path, header, row, delimiter)
         if len(row) != len(header):
-            raise InputError(f"{path}, row {number}: {len(row)} cells for {len(header)} columns: quote cells that hold a delimiter")
-        places.append(number)
+            raise InputError(
+                f"{path}, {row_place(len(lines), number)}: {len(row)} cells for {len(header)} columns: quote cells that hold a delimiter"
+            )
+        lines.append(number)
         for column, cell in zip(cells, row, strict=True):
             column.append(cell.strip())
     if not header:
         raise InputError(f"{path} is empty: expected {_RULE}")
-    if len(places) != rows:
-        raise InputError(f"{path} has {len(places):,} rows of factors for {rows:,} vectors: expected {_RULE}")
-    return {name: _column(path, name, column, places) for name, column in zip(header, cells, strict=True)}
+    if len(lines) != rows:
+        raise InputError(f"{path} has {len(lines):,} rows of factors for {rows:,} vectors: expected {_RULE}")
+    return {name: _column(path, name, column, lines) for name, column in zip(header, cells, strict=True)}
 
 
 def _names(path: Path, row: list[str]) -> list[str]:
@@ -70,10 +93,26 @@ def _names(path: Path, row: list[str]) -> list[str]:
     return names
 
 
-def _column(path: Path, name: str, cells: list[str], places: list[int]) -> np.ndarray:
+def _refuse_separator(path: Path, header: list[str], row: list[str], delimiter: str) -> None:
+    """Refuse a table whose one name and first row are both cut by another separator."""
+    if len(header) > 1:
+        return
+    line = delimiter.join(row)
+    for mark, name in _SEPARATORS.items():
+        if mark != delimiter and mark in header[0] and mark in line:
+            wanted = _SEPARATORS[delimiter]
+            more = " (and points in numbers)" if delimiter == "," else ""
+            other = ", or name the file .tsv" if mark == "\t" else ", or name the file .csv" if mark == "," else ""
+            raise InputError(
+                f"{path}: its one column would be named {header[0]!r:.60}, so its cells look separated by {name}: separate them by "
+                f"{wanted}{more}{other}"
+            )
+
+
+def _column(path: Path, name: str, cells: list[str], lines: list[int]) -> np.ndarray:
     numbers: list[float | None] = []
-    for place, cell in zip(places, cells, strict=True):
-        where = f"{path}, row {place}, column {name}"
+    for row, (line, cell) in enumerate(zip(lines, cells, strict=True)):
+        where = f"{path}, {row_place(row, line)}, column {name}"
         if not cell:
             raise InputError(f"{where} is empty: a factor is needed for every vector; leave the column out, or inspect the other rows only")
         number = _number(cell)
@@ -81,16 +120,26 @@ def _column(path: Path, name: str, cells: list[str], places: list[int]) -> np.nd
             raise InputError(f"{where} is {cell}: expected a finite number; leave the column out, or inspect the other rows only")
         numbers.append(number)
     known = [number for number in numbers if number is not None]
+    if len(known) == len(numbers):
+        return np.array(known, dtype=np.float64)
+    _refuse_writing(path, name, cells, lines)
     if not known:
         return np.array(cells, dtype=np.str_)
-    if len(known) < len(numbers):
-        odd = numbers.index(None) if len(known) * 2 >= len(numbers) else next(i for i, n in enumerate(numbers) if n is not None)
-        kind, other = ("no number", "numbers") if numbers[odd] is None else ("a number", "names")
-        raise InputError(
-            f"{path}, row {places[odd]}, column {name}: {cells[odd]!r:.40} is {kind}, and other rows hold {other}: make all numbers, "
-            "or put a letter before each to make all names"
-        )
-    return np.array(known, dtype=np.float64)
+    odd = numbers.index(None) if len(known) * 2 >= len(numbers) else next(i for i, n in enumerate(numbers) if n is not None)
+    kind, other = ("no number", "numbers") if numbers[odd] is None else ("a number", "names")
+    raise InputError(
+        f"{path}, {row_place(odd, lines[odd])}, column {name}: {cells[odd]!r:.40} is {kind}, and other rows hold {other}: make all "
+        "numbers, or put a letter before each to make all names"
+    )
+
+
+def _refuse_writing(path: Path, name: str, cells: list[str], lines: list[int]) -> None:
+    """Refuse a column most of whose cells are numbers, some of them in another writing."""
+    for pattern, advice in _WRITINGS:
+        odd = [row for row, cell in enumerate(cells) if pattern.fullmatch(cell)]
+        if odd and sum(_number(cell) is not None for cell in cells) + len(odd) > len(cells) / 2:
+            row = odd[0]
+            raise InputError(f"{path}, {row_place(row, lines[row])}, column {name}: {cells[row]!r:.40} {advice}")
 
 
 def _number(cell: str) -> float | None:

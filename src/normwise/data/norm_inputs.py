@@ -20,6 +20,8 @@ from normwise.theory.norm_summary import Rows
 
 _SAVE = "write it with numpy.save(path, vectors)"
 _FORMATS = "a .npy file, a .parquet file with a column of vectors, or a .safetensors checkpoint"
+# Beyond these, inner products of two rows in float32 overflow or vanish.
+SMALLEST_NORM, LARGEST_NORM = 1e-30, 1e35
 VECTOR_SUFFIXES = (".npy", ".parquet", ".safetensors", ".safetensors.index.json")
 
 
@@ -71,7 +73,7 @@ def open_vectors(path: str | Path, *, column: str | None = None, table: str | No
     if kind == "folder" or is_checkpoint(path):
         _refuse_argument("column", column, path, "a parquet file")
         return _open_checkpoint(path, table=table)
-    _refuse_argument("table", table, path, "a checkpoint")
+    refuse_table(table, path)
     with reading(path), path.open("rb") as file:
         magic = file.read(8)
     if magic[:4] == b"PAR1":
@@ -88,11 +90,11 @@ def array_input(vectors: np.ndarray, *, name: str = "array") -> VectorInput:
     """Take an array of vectors as it is; a whole, read-only memory map is read through its file, in blocks.
 
     Args:
-        vectors: (N, D) float16, float32 or float64, N and D at least 1.
+        vectors: (N, D) float16, float32 or float64, N and D at least 1; a masked array without a masked value.
         name: what to call it.
 
     Raises:
-        InputError: another shape or type.
+        InputError: another shape or type, or a masked value.
 
     Example:
         >>> array_input(np.ones(3))
@@ -101,8 +103,44 @@ def array_input(vectors: np.ndarray, *, name: str = "array") -> VectorInput:
         normwise.core.errors.InputError: array has shape (3,); expected two dimensions: rows of vectors
     """
     _check_shape(name, vectors.shape, vectors.dtype)
+    if isinstance(vectors, np.ma.MaskedArray):
+        vectors = _unmasked(vectors, name)
     rows = _behind_map(vectors) if isinstance(vectors, np.memmap) else None
     return VectorInput(vectors if rows is None else rows, name, str(vectors.dtype), float(np.finfo(vectors.dtype).eps))
+
+
+def refuse_extreme_norms(norms: np.ndarray, *, name: str) -> None:
+    """Refuse vectors so long or so short that inner products of two would overflow or vanish.
+
+    Args:
+        norms: (N,) >= 0, NaN where a row is not finite; zero is allowed.
+        name: of the file or array.
+
+    Raises:
+        InputError: a norm above 1e35, or a positive one below 1e-30; the message names its row.
+
+    Example:
+        >>> refuse_extreme_norms(np.array([1.0, 1e300]), name="x.npy")
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: x.npy, row 1 has norm 1e+300; expected 0, or 1e-30 to 1e+35: divide all vectors by one number, which changes no figure but the scale
+    """  # noqa: E501 - the message is one line
+    bad = np.flatnonzero((norms > LARGEST_NORM) | ((norms > 0.0) & (norms < SMALLEST_NORM)))
+    if bad.size:
+        raise InputError(
+            f"{name}, row {bad[0]} has norm {norms[bad[0]]:.3g}; expected 0, or {SMALLEST_NORM:g} to {LARGEST_NORM:g}: divide all vectors "
+            "by one number, which changes no figure but the scale"
+        )
+
+
+def _unmasked(vectors: np.ma.MaskedArray, name: str) -> np.ndarray:
+    masked = np.ma.getmaskarray(vectors).any(axis=1)
+    if masked.any():
+        raise InputError(
+            f"{name} is masked: row {int(np.argmax(masked))}, the first of {int(masked.sum()):,} such rows, has masked values; expected a "
+            "number everywhere: leave those rows out (numpy.ma.compress_rows)"
+        )
+    return vectors.data
 
 
 def _behind_map(vectors: np.memmap) -> FileRows | None:
@@ -150,6 +188,12 @@ def _open_checkpoint(path: Path, *, table: str | None) -> VectorInput:
 def _refuse_argument(argument: str, value: str | None, path: Path, belongs: str) -> None:
     if value is not None:
         raise InputError(f"{argument} = {value!r} is of {belongs}, and {path} is none: leave it out")
+
+
+def refuse_table(table: str | None, path: Path) -> None:
+    """Refuse the name of a tensor, "auto" too, for a path that is neither a checkpoint nor a folder."""
+    if kind_of(path) != "folder" and not is_checkpoint(path):
+        _refuse_argument("table", table, path, "a checkpoint")
 
 
 def _what_it_is(magic: bytes) -> str:

@@ -108,29 +108,29 @@ class ParquetRows:
                     yield first, self._vectors(batch.column(0), first)
                 first += batch.num_rows
         except self._errors as error:
-            raise InputError(f"{self.path}, row {first + 1}: cannot be read: {error}") from None
+            raise InputError(f"{self.path}, row {first}: cannot be read: {error}") from None
 
     def _vectors(self, lists: Any, first: int) -> np.ndarray:
         where = f"{self.path}, row {{}}, column {self.column}"
         if lists.null_count:
             row = int(np.argmin(lists.is_valid().to_numpy(zero_copy_only=False)))
-            raise InputError(f"{where.format(first + row + 1)}: no vector there; expected one in every row: drop or repair that row")
+            raise InputError(f"{where.format(first + row)}: no vector there; expected one in every row: drop or repair that row")
         if hasattr(lists, "value_lengths"):
             lengths = np.asarray(lists.value_lengths().to_numpy(zero_copy_only=False))
         else:
             lengths = np.full(len(lists), lists.type.list_size)
         width = self._width or int(lengths[0])
         if width < 1:
-            raise InputError(f"{where.format(first + 1)}: an empty list; expected a vector of at least one number")
+            raise InputError(f"{where.format(first)}: an empty list; expected a vector of at least one number")
         if (lengths != width).any():
             row = int(np.argmax(lengths != width))
             raise InputError(
-                f"{where.format(first + row + 1)}: {int(lengths[row])} numbers; expected {width}, as in the first row: drop or repair it"
+                f"{where.format(first + row)}: {int(lengths[row])} numbers; expected {width}, as in the first row: drop or repair it"
             )
         values = lists.flatten()
         if values.null_count:
             row = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False))) // width
-            raise InputError(f"{where.format(first + row + 1)}: a number is missing; expected {width} of them: drop or repair that row")
+            raise InputError(f"{where.format(first + row)}: a number is missing; expected {width} of them: drop or repair that row")
         return values.to_numpy(zero_copy_only=False).reshape(-1, width)
 
 

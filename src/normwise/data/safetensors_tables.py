@@ -87,8 +87,14 @@ def read_header(path: Path) -> dict[str, TensorPlace]:
         path = _in_folder(path)
     if path.name.endswith(_INDEX):
         shards = read_json_object(path).get("weight_map")
-        if not isinstance(shards, dict) or not all(isinstance(file, str) and Path(file).name == file for file in shards.values()):
-            raise InputError(f"{path}: expected weight_map, a table of tensor names and the files beside it that hold them")
+        wanted = "expected weight_map, a table of tensor names and the files beside it that hold them"
+        if not isinstance(shards, dict):
+            raise InputError(f"{path}: {wanted}, got {type(shards).__name__ if shards is not None else 'none'}")
+        for name, file in shards.items():
+            if not isinstance(file, str) or Path(file).name != file:
+                raise InputError(
+                    f"{path}: {wanted}, and {name!r} is in {file!r:.120}: put that file beside the index, and write its bare name"
+                )
         read = {file: _file_header(path.with_name(file)) for file in sorted(set(shards.values()))}
         lost = [name for name, file in shards.items() if name not in read[file]]
         if lost:
@@ -103,10 +109,22 @@ def _in_folder(folder: Path) -> Path:
         # A sentence-transformers folder of the older layout keeps the transformer in a folder of its own.
         if not indexes and not files:
             files = sorted(folder.glob("0_*/*.safetensors"))
+        pickles = sorted([*folder.glob("pytorch_model*.bin"), *folder.glob("0_*/pytorch_model*.bin")])
     found = indexes or files
-    if len(found) != 1:
-        came = "several" if found else "none"
-        raise InputError(f"{folder}: expected one .safetensors file, or the index of its shards, got {came}: name the file itself")
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:_SHOWN])
+        raise InputError(f"{folder}: expected one .safetensors file, or the index of its shards, got {names}: name the file itself")
+    if not found and pickles:
+        raise InputError(
+            f"{folder} keeps its weights in {pickles[0].name}, a pickle, which is never opened here, since it could run code. If you "
+            "trust it, convert it once with transformers: AutoModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER), which writes "
+            "safetensors"
+        )
+    if not found:
+        raise InputError(
+            f"{folder} is no model's folder: modules.json, config.json and .safetensors files are missing; expected a folder that "
+            "sentence-transformers or transformers saved, the id of a model, or a file of vectors"
+        )
     return found[0]
 
 
@@ -144,6 +162,12 @@ def _choose(path: Path, tensors: Mapping[str, TensorPlace]) -> str:
         return likely[0]
     if not likely and len(flat) == 1:
         return next(iter(flat))
+    other = {name: place for name, place in tensors.items() if len(place.shape) == 2 and place.kind not in _TYPES}
+    if not flat and other:
+        shown = ", ".join(f"{name} {place.shape} of {place.kind}" for name, place in list(other.items())[:_SHOWN])
+        raise InputError(
+            f"{path}: no table of floats to inspect: expected one of {', '.join(_TYPES)}, got {shown} (quantized: convert it first)"
+        )
     listed = sorted(likely or flat, key=lambda name: -flat[name].shape[0])
     shown = ", ".join(f"{name} {flat[name].shape}" for name in listed[:_SHOWN]) or "none with two dimensions"
     came = f"{len(likely)} look like one" if likely else "no name says so"

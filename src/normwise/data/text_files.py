@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,22 @@ from normwise.data.opening import reading, user_path
 from normwise.data.texts import text_problem
 
 _SHOWN = 5
+_TEXT = "text"
+# The name of the column (None without one), and (line, value) of each row; no line in a binary file.
+_Column = tuple[str | None, Iterator[tuple[int | None, Any]]]
+
+
+def row_place(row: int, line: int | None) -> str:
+    """Say where a row stands, by the one rule for vectors, their texts and their factors.
+
+    A row is the number of its vector, from 0 as in numpy, whatever stands above it in a file; a text file's row has its
+    line too, counted from 1 as editors do.
+
+    Example:
+        >>> row_place(0, 2), row_place(7, None)
+        ('row 0 (line 2)', 'row 7')
+    """
+    return f"row {row}" if line is None else f"row {row} (line {line})"
 
 
 def read_texts(path: str | Path, *, column: str | None = None) -> list[str]:
@@ -19,14 +36,15 @@ def read_texts(path: str | Path, *, column: str | None = None) -> list[str]:
 
     Args:
         path: a .jsonl, .csv, .tsv (`.gz` allowed) or .parquet file of named columns, or any other file with one text per
-            line.
+            line, where blank lines at the end are left out.
         column: which column; None takes `text`, or the only one there is.
 
     Returns:
         The texts, at least one.
 
     Raises:
-        InputError: unreadable, no such column, an empty or broken text, or no texts; the message names file, row, column.
+        InputError: unreadable, no such column, an empty or broken text, or no texts; the message names file, row, line
+            and column (see `row_place`).
 
     Example:
         >>> read_texts("gone.txt")
@@ -38,19 +56,22 @@ def read_texts(path: str | Path, *, column: str | None = None) -> list[str]:
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     readers = {".jsonl": _json_cells, ".parquet": _parquet_cells}
     if suffix in (".csv", ".tsv"):
-        cells = _table_cells(path, column, delimiter="," if suffix == ".csv" else "\t")
+        name, cells = _table_cells(path, column, delimiter="," if suffix == ".csv" else "\t")
     elif suffix in readers:
-        cells = readers[suffix](path, column)
+        name, cells = readers[suffix](path, column)
     elif column is not None:
         raise InputError(f"column {column!r} is of a jsonl, csv, tsv or parquet file, and {path} is read line by line: leave it out")
+    elif suffix == ".json":
+        raise InputError(f'{path}: expected JSON lines, one object such as {{"text": "..."}} per line, in a file named .jsonl; write it so')
     else:
-        cells = ((number, line.rstrip("\r\n")) for number, line in read_lines(path))
+        name, cells = None, _lines(path)
     texts: list[str] = []
-    for number, cell in cells:
+    for line, cell in cells:
         problem = text_problem(cell)
         if problem is not None:
-            where = f", column {column}" if column else ""
-            raise InputError(f"{path}, row {number}{where}: {problem}; expected a text in every row: repair or drop that row")
+            where = f"{path}, {row_place(len(texts), line)}" + (f", column {name}" if name else "")
+            asked = "" if column is not None or name in (None, _TEXT) else f" ({name!r} is its only column: is it the texts?)"
+            raise InputError(f"{where}: {problem}; expected a text in every row: repair or drop that row{asked}")
         texts.append(cell)
     if not texts:
         raise InputError(f"{path} holds no texts: expected one per line, or a column of them")
@@ -62,47 +83,79 @@ def _pick(path: Path, names: list[str], column: str | None) -> str:
         if column not in names:
             raise InputError(f"{path} has no column {column!r}; it has {', '.join(names)}")
         return column
-    if "text" in names:
-        return "text"
+    if _TEXT in names:
+        return _TEXT
     if len(names) == 1:
         return names[0]
     raise InputError(f"{path}: which column holds the texts? it has {', '.join(names[:_SHOWN])}: name one as text column")
 
 
-def _json_cells(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
-    for number, record in read_json_lines(path):
-        column = _pick(path, list(record), column) if column is None else column
-        if column not in record:
-            raise InputError(f"{path}, row {number}: no {column!r} there; it has {', '.join(record)}")
-        yield number, record[column]
-
-
-def _table_cells(path: Path, column: str | None, *, delimiter: str) -> Iterator[tuple[int, Any]]:
-    place, width = -1, 0
-    for number, cells in read_table(path, delimiter=delimiter):
-        if place < 0:
-            names = [cell.strip() for cell in cells]
-            place, width = names.index(_pick(path, names, column)), len(names)
+def _lines(path: Path) -> Iterator[tuple[int | None, Any]]:
+    """Lines, without blank ones that nothing follows; the first of others is given, for the reader to refuse."""
+    blank: tuple[int, str] | None = None
+    for number, line in read_lines(path):
+        cell = line.rstrip("\r\n")
+        if not cell.strip():
+            blank = blank or (number, cell)
             continue
-        if len(cells) != width:
-            raise InputError(f"{path}, row {number}: {len(cells)} cells for {width} columns: quote cells that hold a delimiter")
-        yield number, cells[place]
+        if blank is not None:
+            yield blank
+        yield number, cell
 
 
-def _parquet_cells(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
+def _json_cells(path: Path, column: str | None) -> _Column:
+    records = read_json_lines(path)
+    first = next(records, None)
+    if first is None:
+        return column, iter(())
+    name = _pick(path, list(first[1]), column)
+
+    def cells() -> Iterator[tuple[int | None, Any]]:
+        for row, (line, record) in enumerate(chain([first], records)):
+            if name not in record:
+                raise InputError(f"{path}, {row_place(row, line)}: no {name!r} there; it has {', '.join(record)}")
+            yield line, record[name]
+
+    return name, cells()
+
+
+def _table_cells(path: Path, column: str | None, *, delimiter: str) -> _Column:
+    records = read_table(path, delimiter=delimiter)
+    first = next(records, None)
+    if first is None:
+        return column, iter(())
+    names = [cell.strip() for cell in first[1]]
+    name = _pick(path, names, column)
+
+    def cells() -> Iterator[tuple[int | None, Any]]:
+        for row, (line, record) in enumerate(records):
+            if len(record) != len(names):
+                where = f"{path}, {row_place(row, line)}"
+                raise InputError(f"{where}: {len(record)} cells for {len(names)} columns: quote cells that hold a delimiter")
+            yield line, record[names.index(name)]
+
+    return name, cells()
+
+
+def _parquet_cells(path: Path, column: str | None) -> _Column:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtraError("pyarrow", extra="train") from None
+    errors = (pa.ArrowException, OSError)
     with reading(path):
         try:
             file = pq.ParquetFile(path)
-            chosen = _pick(path, file.schema_arrow.names, column)
-            number = 0
-            for batch in file.iter_batches(columns=[chosen]):
-                for value in batch.column(0).to_pylist():
-                    number += 1
-                    yield number, value
-        except (pa.ArrowException, OSError) as error:
+        except errors as error:
             raise InputError(f"{path} is not a readable parquet file: {error}") from None
+    name = _pick(path, file.schema_arrow.names, column)
+
+    def cells() -> Iterator[tuple[int | None, Any]]:
+        try:
+            for batch in file.iter_batches(columns=[name]):
+                yield from ((None, value) for value in batch.column(0).to_pylist())
+        except errors as error:
+            raise InputError(f"{path} is not a readable parquet file: {error}") from None
+
+    return name, cells()

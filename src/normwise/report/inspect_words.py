@@ -35,10 +35,7 @@ STEPS: dict[NextStep, tuple[str, str]] = {
     "calibrate": ("Fit a confidence with the norm as a feature.", "Held-out queries then say whether it helps."),
     "evaluate": ("Measure it on judged queries.", "Only judgements say whether longer vectors belong higher."),
     "recover": ("Get the raw norms first.", "The ways are listed under “Raw norms”."),
-    "more data": (
-        "Give more rows, or more factors that differ from each other.",
-        "These cannot name what the norm follows, or exclude it.",
-    ),
+    "more data": ("Give what is missing.", "Rows or factors: the verdict says which, and how."),
 }
 
 TESTS = {
@@ -80,9 +77,10 @@ def headline(report: InspectReport) -> str:
         return "What the norm follows cannot be told from these data."
     kinds = {factor.name: factor.kind for factor in report.factors}
     main = _names(tuple(name for name in verdict.follows if kinds.get(name) == verdict.label))
+    size = f", a {verdict.strength} effect" if verdict.strength else ""
     if main in ("", _names((verdict.label,))):
-        return f"The norm follows {_names((verdict.label,))}."
-    return f"The norm follows {settle(shorten(verdict.label, limit=48))}: {main}."
+        return f"The norm follows {_names((verdict.label,))}{size}."
+    return f"The norm follows {settle(shorten(verdict.label, limit=48))}: {main}{size}."
 
 
 def uses(report: InspectReport) -> str:
@@ -134,7 +132,7 @@ def next_command(report: InspectReport) -> str:
     if step == "recover" and suffix in _VECTOR_FILES:
         column = f" --column {shlex.quote(report.part)}" if suffix == ".parquet" and report.part else ""
         return f"normwise inspect {source} --recover-norms MODEL{column} --out norms.npy"
-    if step == "more data" and not report.factors:
+    if step == "more data" and not report.factors and report.verdict.label != "degenerate":
         return f"normwise inspect {source} --factors factors.csv"
     if step == "evaluate" and suffix == ".npy":
         return f"normwise evaluate --vectors queries.npy {source} --qrels qrels.tsv --similarity all"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from normwise.theory.dynamics import balance, e_folding_steps
+from normwise.theory.equilibria import balance, e_folding_steps
 from normwise.theory.quantities import Quantity, Result, Span, check_decay, decay_weighted_steps, quantities
 
 

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from normwise.core.errors import InputError, near_names
 from normwise.core.norm_records import FactorAssociation
-from normwise.core.records import Interval
 from normwise.core.shapes import Float
-from normwise.theory.factor_reading import checked_values, factor_columns, is_logarithm, kind_of
-from normwise.theory.partial_rank import (
-    Residuals,
-    block_test,
-    correlation_influence,
-    correlation_ratio,
-    correlation_test,
-    fisher_interval,
-    holm_adjusted,
-    resampled_deviations,
-    residuals,
-    slope_influence,
-)
-from normwise.theory.rank_design import FactorColumns, centered_midranks, control_columns
+from normwise.theory.factor_effect import Factor, Norms, Partial, own_share, partial_figures, raw_figures, with_intervals
+from normwise.theory.factor_reading import checked_values, factor_columns, kind_of, untestable
+from normwise.theory.partial_rank import holm_adjusted
+from normwise.theory.rank_design import centered_midranks, control_columns
 
 # Below 30 rows an interval of a rank correlation is wider than +-.35, and a spline of the controls leaves nothing to test.
 LEAST_ROWS = 30
@@ -37,44 +24,6 @@ LEAST_OWN_SHARE = 0.02
 # Norms that agree to this relative size are equal: float32 vectors of any width keep their length to about 1e-6.
 EQUAL_WITHIN = 1e-6
 RESAMPLES = 1000
-# Ranks of the norm that controls explain up to this share are explained up to rounding.
-_NOTHING_LEFT = 1e-6
-
-
-@dataclass(frozen=True)
-class _Factor:
-    """A factor on the sampled rows: its columns, and its log where every value is positive."""
-
-    name: str
-    kind: str
-    values: np.ndarray
-    columns: FactorColumns
-
-    @property
-    def log(self) -> np.ndarray | None:
-        numeric = self.columns.score is not None and not is_logarithm(self.name)
-        return np.log(self.values) if numeric and self.values.min() > 0 else None
-
-
-@dataclass(frozen=True)
-class _Norms:
-    """The norms on the sampled rows: their centered mid-ranks and their logs."""
-
-    rank: np.ndarray
-    log: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Partial:
-    """What is left of a factor and the norm, before intervals: figure (correlation, or ratio of a category) and its influences."""
-
-    figure: float
-    p_value: float
-    ratio: Interval
-    p_ratio: float
-    influences: np.ndarray
-    log_spread: float
-    slope: float | None = None
 
 
 def associations(
@@ -114,7 +63,8 @@ def associations(
 
     Returns:
         One record per factor, in the order given. Figures are None and `note` says why: fewer than 30 rows, equal norms, a
-        constant factor, a factor that repeats others (`collinear_with`; `shared` is then the group's partial on the rest).
+        constant factor, levels too small, a factor that repeats others (`collinear_with`; `shared` is then the group's
+        partial on the rest).
 
     Raises:
         InputError: a shape, a NaN, a missing value or an unknown name, with its row.
@@ -136,26 +86,26 @@ def associations(
     if refusal:
         return tuple(_skipped(name, kind[name], value, rows, refusal) for name, value in values.items())
     picked = _sample(rows, seed)
-    norms = _Norms(rank=centered_midranks(log_norms[picked]), log=log_norms[picked].astype(np.float64))
-    usable = {}
+    norms = Norms(rank=centered_midranks(log_norms[picked]), log=log_norms[picked].astype(np.float64))
+    usable, refused = {}, {}
     for name, value in values.items():
         columns = factor_columns(name, value[picked])
-        if columns is not None:
-            usable[name] = _Factor(name=name, kind=kind[name], values=value[picked], columns=columns)
+        if columns is None:
+            refused[name] = _skipped(name, kind[name], value, picked.size, untestable(value[picked]))
+        else:
+            usable[name] = Factor(name=name, kind=kind[name], values=value[picked], columns=columns)
     work = {name: _associate(name, usable, norms, controls=controls) for name in usable}
-    found = _with_intervals(work, seed=seed, resamples=resamples)
-    constant = "constant: a factor that does not vary cannot go with anything"
-    every = [found.get(name) or _skipped(name, kind[name], value, picked.size, constant) for name, value in values.items()]
-    return _corrected(every)
+    found = with_intervals(work, seed=seed, resamples=resamples) | refused
+    return corrected([found[name] for name in values])
 
 
 def _associate(
-    name: str, usable: Mapping[str, _Factor], norms: _Norms, *, controls: Sequence[str]
-) -> tuple[FactorAssociation, _Partial | None]:
+    name: str, usable: Mapping[str, Factor], norms: Norms, *, controls: Sequence[str]
+) -> tuple[FactorAssociation, Partial | None]:
     factor = usable[name]
     others = [other for other in usable.values() if other.name != name and (other.kind != factor.kind or other.name in controls)]
     rows = norms.rank.size
-    raw, alone = _raw(factor, norms)
+    raw, alone = raw_figures(factor, norms)
     base = FactorAssociation(
         name=name,
         kind=factor.kind,
@@ -169,109 +119,30 @@ def _associate(
     if design is not None and rows - 1 - design.shape[1] < LEAST_ROWS // 2:
         note = f"{rows} rows are too few to hold {len(others)} other factors ({design.shape[1]} columns): give more rows or fewer factors"
         return base.model_copy(update={"note": note}), None
-    own = _own_share(factor.columns, design)
+    own = own_share(factor.columns, design)
     base = base.model_copy(update={"own_share": own})
     if own >= LEAST_OWN_SHARE:
-        partial = _partial(factor, norms, design)
+        partial = partial_figures(factor, norms, design)
         note = "" if partial else "the other factors explain the norm's ranks completely, so nothing is left to go with this one"
         return base.model_copy(update={"note": note}), partial
-    twins = [other for other in others if _own_share(factor.columns, control_columns([other.columns])) < LEAST_OWN_SHARE] or others
+    twins = [other for other in others if own_share(factor.columns, control_columns([other.columns])) < LEAST_OWN_SHARE] or others
     rest = [other for other in others if other not in twins]
     repeats = tuple(twin.name for twin in twins)
     note = f"a function of {', '.join(repeats)} in these rows: its own part cannot be told from theirs, so no partial figure is given"
-    shared = _partial(factor, norms, control_columns([other.columns for other in rest]) if rest else None)
+    shared = partial_figures(factor, norms, control_columns([other.columns for other in rest]) if rest else None)
     return base.model_copy(update={"collinear_with": repeats, "note": note}), shared
 
 
-def _partial(factor: _Factor, norms: _Norms, design: np.ndarray | None) -> _Partial | None:
-    """The partial figures of one factor, or None where the controls leave nothing of the norm's ranks."""
-    score, log = factor.columns.score, factor.log
-    columns = [norms.rank, norms.log, *(side for side in (score, log) if side is not None)]
-    left = residuals(np.column_stack([*columns, factor.columns.shape]), design)
-    rank, log_norm, block = left.values[:, 0], left.values[:, 1], left.values[:, len(columns) :]
-    if float(rank @ rank) < _NOTHING_LEFT * float(norms.rank @ norms.rank):
-        return None
-    ratio, p_ratio = correlation_ratio(rank, block, left.freedom), block_test(rank, block, left)
-    spread = float(np.sqrt(log_norm @ log_norm / max(left.freedom, 1)))
-    if score is None:
-        nothing = np.empty((0, rank.size))
-        figure = float(ratio.mean or 0.0)
-        return _Partial(figure=figure, p_value=p_ratio, ratio=ratio, p_ratio=p_ratio, influences=nothing, log_spread=spread)
-    factor_left = left.values[:, 2]
-    rho, p_value = correlation_test(factor_left, rank, left)
-    influences = [correlation_influence(factor_left, rank, score, norms.rank, left.leverage)]
-    slope = None
-    if log is not None:
-        slope, of_slope = slope_influence(left.values[:, 3], log_norm, left.leverage)
-        influences.append(of_slope)
-    return _Partial(
-        figure=rho, p_value=p_value, ratio=ratio, p_ratio=p_ratio, influences=np.stack(influences), log_spread=spread, slope=slope
-    )
+def corrected(found: Sequence[FactorAssociation]) -> tuple[FactorAssociation, ...]:
+    """Return the records with p-values after Holm's correction over all of them; the tests of shape are a family of their own.
 
-
-def _with_intervals(
-    work: Mapping[str, tuple[FactorAssociation, _Partial | None]], *, seed: int, resamples: int
-) -> dict[str, FactorAssociation]:
-    """The records with their intervals; all figures move together in the same resamples."""
-    partials = [partial for _, partial in work.values() if partial is not None]
-    moved = np.empty((resamples, 0))
-    if any(partial.influences.size for partial in partials):
-        moved = resampled_deviations(np.concatenate([partial.influences for partial in partials]), seed=seed, resamples=resamples)
-    found, start = {}, 0
-    for name, (record, partial) in work.items():
-        if partial is None:
-            found[name] = record
-            continue
-        stop = start + partial.influences.shape[0]
-        found[name] = record.model_copy(update=_figures(record, partial, moved[:, start:stop]))
-        start = stop
-    return found
-
-
-def _figures(record: FactorAssociation, partial: _Partial, moved: np.ndarray) -> dict[str, Any]:
-    interval = partial.ratio if record.categorical else fisher_interval(partial.figure, moved[:, 0])
-    if record.collinear_with:
-        return {"shared": interval, "log_spread": partial.log_spread}
-    fields: dict[str, Any] = {
-        "partial_spearman": partial.figure,
-        "ci_low": interval.ci_low,
-        "ci_high": interval.ci_high,
-        "p_value": partial.p_value,
-        "log_spread": partial.log_spread,
-    }
-    if not record.categorical:
-        fields |= {"curve": partial.ratio.mean, "curve_p_adjusted": partial.p_ratio}
-    if partial.slope is not None:
-        fields["exponent"] = _slope_interval(partial.slope, moved[:, 1])
-    return fields
-
-
-def _slope_interval(slope: float, deviations: np.ndarray) -> Interval:
-    low, high = slope + np.quantile(deviations, [0.025, 0.975])
-    return Interval(mean=slope, ci_low=float(low), ci_high=float(high))
-
-
-def _raw(factor: _Factor, norms: _Norms) -> tuple[float, float]:
-    """Spearman with nothing held (a correlation ratio for categories), and the share of variance that any curve explains."""
-    left = residuals(np.column_stack([norms.rank, factor.columns.shape]), None)
-    ratio = float(correlation_ratio(left.values[:, 0], left.values[:, 1:], left.freedom).mean or 0.0)
-    if factor.columns.score is None:
-        return ratio, ratio**2
-    u, v = norms.rank, factor.columns.score
-    return float(u @ v / np.sqrt((u @ u) * (v @ v))), ratio**2
-
-
-def _own_share(columns: FactorColumns, design: np.ndarray | None) -> float:
-    """The share of a factor's variance that the controls leave, of its rank or of its indicators together."""
-    own = columns.control if columns.score is None else columns.score[:, None]
-    left: Residuals = residuals(own, design)
-    return float(np.sum(left.values**2) / np.sum((own - own.mean(axis=0)) ** 2))
-
-
-def _corrected(found: Sequence[FactorAssociation]) -> tuple[FactorAssociation, ...]:
-    """Holm's correction over the factors; the tests of shape are a family of their own."""
+    Example:
+        >>> tests = [FactorAssociation(name=name, kind=name, rows=99, p_value=0.03) for name in "ab"]
+        >>> [record.p_adjusted for record in corrected(tests)]
+        [0.06, 0.06]
+    """
     result = list(found)
-    for source, target in (("p_value", "p_adjusted"), ("curve_p_adjusted", "curve_p_adjusted")):
+    for source, target in (("p_value", "p_adjusted"), ("curve_p", "curve_p_adjusted")):
         tested = [index for index, record in enumerate(result) if getattr(record, source) is not None]
         adjusted = holm_adjusted([getattr(result[index], source) for index in tested])
         for index, p_value in zip(tested, adjusted, strict=True):

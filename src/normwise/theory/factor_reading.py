@@ -81,8 +81,34 @@ def checked_values(name: str, values: np.ndarray, rows: int) -> np.ndarray:
     return numbers
 
 
+def untestable(values: np.ndarray) -> str:
+    """Return why checked values cannot be tested, or "": they do not vary, or in too few rows for any bound to hold.
+
+    A category needs two levels of at least 5 rows, all smaller levels together counting as one; a number has to differ from
+    its most common value in at least 5 rows.
+
+    Example:
+        >>> untestable(np.ones(30)), untestable(np.arange(30.0))
+        ('constant: a factor that does not vary cannot go with anything', '')
+        >>> untestable(np.array(["a"] * 28 + ["b", "c"]))
+        'levels too small: 1 of 3 has the 5 rows that each level needs: merge levels, or give more rows'
+    """
+    counts = np.unique(values, return_counts=True)[1]
+    if counts.size == 1:
+        return "constant: a factor that does not vary cannot go with anything"
+    rest = values.size - int(counts.max())
+    if values.dtype.kind == "f":
+        few = f"nearly constant: only {rest} of {values.size:,} rows differ from the most common value, and at least {RARE_ROWS} have to"
+        return few if rest < RARE_ROWS else ""
+    large = counts >= RARE_ROWS
+    if int(large.sum()) + (int(counts[~large].sum()) >= RARE_ROWS) >= 2:
+        return ""
+    how_many = f"{int(large.sum())} of {counts.size} has" if large.any() else f"none of {counts.size} has"
+    return f"levels too small: {how_many} the {RARE_ROWS} rows that each level needs: merge levels, or give more rows"
+
+
 def factor_columns(name: str, values: np.ndarray) -> FactorColumns | None:
-    """Return the regression columns of checked values, or None where nothing varies.
+    """Return the regression columns of checked values, or None where they cannot be tested (see `untestable`).
 
     Categories with fewer than 5 rows are pooled, and the 50 most frequent are kept apart.
 
@@ -91,7 +117,7 @@ def factor_columns(name: str, values: np.ndarray) -> FactorColumns | None:
         values: (N,) what `checked_values` returned.
 
     Returns:
-        The columns, or None for a constant.
+        The columns, or None for a constant or levels too small.
 
     Raises:
         InputError: texts that name rows instead of sorting them into categories.
@@ -101,19 +127,21 @@ def factor_columns(name: str, values: np.ndarray) -> FactorColumns | None:
         True
     """
     if values.dtype.kind == "f":
-        return None if values.min() == values.max() else numeric_columns(values)
+        return None if untestable(values) else numeric_columns(values)
     _, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
     if counts.size > _IDENTIFIER_SHARE * values.shape[0]:
         raise InputError(
             f"factor '{name}' holds {counts.size} different texts in {values.shape[0]} rows; expected categories that repeat: "
             "leave the column out, or give numbers if it was meant to be numeric"
         )
+    if untestable(values):
+        return None
     order = np.argsort(-counts, kind="stable")
     kept = [level for level in order[:MOST_CATEGORIES] if counts[level] >= RARE_ROWS]
     renamed = np.full(counts.size, len(kept))
     renamed[kept] = np.arange(len(kept))
     pooled = np.unique(renamed[codes], return_inverse=True)[1]
-    return None if pooled.max() == 0 else categorical_columns(pooled)
+    return categorical_columns(pooled)
 
 
 def _numbers(name: str, values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
 from normwise.theory.directions import exact_norms, normalize
 from normwise.theory.entanglement import NAN, distance_correlation, moran_index, pearson, spearman
+from normwise.theory.near_copies import first_of_kind
 from normwise.theory.neighbors import nearest_directions
 from normwise.theory.radial import NEIGHBORS, TESTS, radial_tests
 from normwise.theory.search import exact_top_k
@@ -43,7 +44,8 @@ def embedding_geometry(
     | hub_share_cosine, hub_share_dot         | share of queries that the most frequent first place takes                  |
     | norm_mean_*, norm_cv_*                  | mean and standard deviation / mean of the norms of queries, candidates     |
 
-    E3 to E5 and A2 to A5 are of the candidates, whose norms rank. Zero vectors are left out of every figure of directions.
+    E3 to E5 and A2 to A5 are of the candidates, whose norms rank. Zero vectors are left out of every figure of directions,
+    near copies out of E3.
 
     Args:
         queries: (B, D) raw vectors (before any normalization).
@@ -215,6 +217,7 @@ def _nonzero_pairs(queries: np.ndarray, positives: np.ndarray) -> tuple[np.ndarr
 
 
 def _radial_figures(candidates: np.ndarray, *, seed: int) -> dict[str, float]:
+    candidates = candidates[first_of_kind(candidates)]
     directions, norms = _directions(candidates), _positive_norms(candidates)
     if norms.size == 0 or np.log(norms).std() <= _tolerance(candidates):
         return dict.fromkeys((*TESTS, "radial_freedom"), NAN)

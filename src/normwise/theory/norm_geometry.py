@@ -11,6 +11,7 @@ from normwise.core.shapes import Float
 from normwise.theory.directions import exact_norms, normalize
 from normwise.theory.entanglement import NAN
 from normwise.theory.geometry import effective_rank, hub_share, isoscore, occurrence_skewness
+from normwise.theory.near_copies import first_of_kind
 from normwise.theory.neighbors import nearest_directions
 from normwise.theory.radial import NEIGHBORS, TESTS, radial_tests
 from normwise.theory.search import exact_top_k
@@ -35,7 +36,7 @@ def sampled_geometry(sample: Float[np.ndarray, "N D"], *, seed: int, norms_vary:
     | hubness                                    | skewness of how often a row is among the 10 nearest of the others          |
     | norm_hubs_dot, norm_hubs_cosine            | share of first places that the longest 1% of the rows take                 |
     | hub_share_dot, hub_share_cosine            | share of first places that the most frequent row takes                     |
-    | e3_affine ... e3_ridge, radial_freedom     | see `radial_tests`; left out where norms do not vary                       |
+    | e3_affine ... e3_ridge, radial_freedom     | see `radial_tests`, without near copies; left out where norms do not vary  |
     | X_error                                    | standard error of X by leaving out a fifth of the rows (of the queries for  |
     |                                            | hubness) at a time; of the shares, sqrt(p (1 - p) / queries)               |
     | pair_rows, search_rows, search_queries     | how many rows each rests on                                                |
@@ -64,15 +65,16 @@ def sampled_geometry(sample: Float[np.ndarray, "N D"], *, seed: int, norms_vary:
     """
     kept = sample[:SEARCH_ROWS]
     linear = max(PAIR_ROWS, min(_LARGEST_RADIAL, _ROWS_PER_DIMENSION * sample.shape[1]))
-    directions = normalize(kept[:linear].astype(np.float64))
-    some = directions[:PAIR_ROWS]
+    some = normalize(kept[:PAIR_ROWS].astype(np.float64))
     found = {**_with_error("mean_cosine", mean_cosine, some), **_spread_figures(some), **_hubness(some)}
     found |= _first_places(kept, norms_vary=norms_vary)
+    # A row in the fit whose copy is held out would pass for a law of the direction.
+    judged = kept[:linear][first_of_kind(kept[:linear])]
     if norms_vary:
-        found |= radial_tests(directions, exact_norms(kept[:linear], name="vectors"), seed=seed)
+        found |= radial_tests(normalize(judged.astype(np.float64)), exact_norms(judged, name="vectors"), seed=seed)
     else:
         found |= dict.fromkeys((*TESTS, "radial_freedom"), NAN)
-    return found | {"pair_rows": float(some.shape[0]), "search_rows": float(kept.shape[0]), "radial_rows": float(directions.shape[0])}
+    return found | {"pair_rows": float(some.shape[0]), "search_rows": float(kept.shape[0]), "radial_rows": float(judged.shape[0])}
 
 
 def mean_cosine(directions: Float[np.ndarray, "N D"]) -> float:

@@ -30,7 +30,7 @@ def radial_tests(directions: Float[np.ndarray, "N D"], norms: Float[np.ndarray, 
         R2 = 1 - sum (y - prediction)^2 / sum (y - mean of held-out y)^2, of the left-hand side y of each test
 
     Args:
-        directions: (N, D) unit vectors (float64).
+        directions: (N, D) unit vectors (float64), without copies: one in the fit would give away its twin held out.
         norms: (N,) positive norms, not all equal.
         seed: of the split.
 

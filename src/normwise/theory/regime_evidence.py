@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from normwise.core.norm_records import FactorAssociation, RadialEvidence, Regime, RegimeEvidence, TrainingEvidence
-from normwise.theory.regimes import STATEMENTS
+from normwise.theory.regimes import STATEMENTS, Decay, Statement
+from normwise.theory.training_stage import (
+    equilibrium_reached,
+    frequency_limit,
+    is_adam,
+    lacks_law,
+    memory_words,
+    stage_of,
+    stage_words,
+)
 
 # A norm is a function of the direction where less than 1% of its variance is left to explain.
 CLOSED_FORM_FREEDOM = 0.01
@@ -14,6 +23,8 @@ CLOSED_FORM_FREEDOM = 0.01
 LENGTH_SHARE = 0.5
 # Signal and noise move the norm alike at a share of 1/2; between these borders neither may be said to dominate.
 SIGNAL_ABOVE, NOISE_BELOW = 0.6, 0.4
+# A curve that explains twice what the rank correlation does is bent (1.5 times the correlation, as in `norm_findings`).
+_BENT_SHARE = 2.25
 Form = Literal["plane-bound", "ellipsoid-bound"]
 _FORMS: dict[str, Form] = {
     "e3_affine": "plane-bound",
@@ -62,43 +73,50 @@ def judge_regime(
     form = _closed_form(radial, evidence)
     length = _length_bound(factors, strengths, evidence)
     trained = _of_training(training, evidence)
-    if form:
-        return RegimeEvidence(regime=form, evidence=tuple(evidence))
-    if length:
-        return RegimeEvidence(regime="length-bound", evidence=tuple(evidence))
-    law = law_of(trained, training) if training is not None and trained != "undetermined" else ""
-    return RegimeEvidence(regime=trained, evidence=(*evidence, law) if law else tuple(evidence))
+    if form or length:
+        return RegimeEvidence(regime=form or "length-bound", evidence=tuple(evidence))
+    if training is None or trained == "undetermined":
+        return RegimeEvidence(regime=trained, evidence=tuple(evidence))
+    limit = "" if lacks_law(training) else frequency_limit(training)
+    return RegimeEvidence(regime=trained, evidence=(*evidence, *_laws(trained, training)), limit=limit)
 
 
 def law_of(regime: Regime, training: TrainingEvidence) -> str:
     """Return what the law of a regime says of the norm, in words, or nothing where the table has no row for these settings.
 
+    Where the settings do not tell whether weight decay had balanced growth, both rows are named.
+
     Example:
         >>> law_of("noise", TrainingEvidence(optimizer="sgd"))
         'the law for this (SGD, no decay, noise-dominated): frequency +, exponent 0.25; dispersion +'
     """
-    settled = regime == "adam" or equilibrium_reached(training)
-    decay = ("lazy" if training.lazy else "dense") if training.weight_decay and settled else "none"
+    if lacks_law(training):
+        return ""
+    decayed: Decay = "lazy" if training.lazy else "dense"
+    stage = stage_of(training)
+    decays: tuple[Decay, ...] = ("none", decayed) if stage is None else (decayed,) if stage == "equilibrium" else ("none",)
     lazy_updates = regime == "adam" and bool(training.lazy)
-    rows = [s for s in STATEMENTS if (s.regime, s.decay, s.lazy_updates) == (regime, decay, lazy_updates)]
+    rows = [s for s in STATEMENTS for decay in decays if (s.regime, s.decay, s.lazy_updates) == (regime, decay, lazy_updates)]
     if not rows:
         return ""
-    row = rows[0]
+    told = [_row_words(row) for row in rows]
+    return f"the law for this {told[0]}" if len(told) == 1 else f"the law is one of two: {told[0]}; or {told[1]}"
+
+
+def _row_words(row: Statement) -> str:
     power = "" if row.frequency_exponent is None else f", exponent {row.frequency_exponent:g}"
     knee = " (only for visit rates below about 1 - beta2)" if row.frequency_below_knee else ""
-    return f"the law for this ({row.name}): frequency {_SIGNS[row.frequency]}{power}{knee}; dispersion {_SIGNS[row.dispersion]}"
+    return f"({row.name}): frequency {_SIGNS[row.frequency]}{power}{knee}; dispersion {_SIGNS[row.dispersion]}"
 
 
-def equilibrium_reached(training: TrainingEvidence) -> bool:
-    """Return whether weight decay had the time to balance growth: T > 1 / (4 eta lambda), the relaxation time of r^4.
-
-    Example:
-        >>> equilibrium_reached(TrainingEvidence(optimizer="sgd", learning_rate=0.1, weight_decay=0.02, steps=1000))
-        True
-    """
-    if training.learning_rate is None or not training.weight_decay or training.steps is None:
-        return False
-    return training.steps > 1.0 / (4.0 * training.learning_rate * training.weight_decay)
+def _laws(regime: Regime, training: TrainingEvidence) -> list[str]:
+    """What the law says for these settings, where it ends, and what was assumed."""
+    lines = [stage_words(training), law_of(regime, training)]
+    if regime == "adam" and not lacks_law(training):
+        if training.lazy is None:
+            lines.append("whether rows without a gradient stay as they are was not given: dense updates are assumed")
+        lines += [frequency_limit(training), memory_words(training)]
+    return [line for line in lines if line]
 
 
 def _closed_form(radial: RadialEvidence | None, evidence: list[str]) -> Form | None:
@@ -127,7 +145,11 @@ def _length_bound(factors: Sequence[FactorAssociation], strengths: Mapping[str, 
     name, share = max(shares.items(), key=lambda item: item[1])
     rival = max((strengths.get(factor.name, 0.0) for factor in factors if factor.kind != "length"), default=0.0)
     binds = share >= LENGTH_SHARE and rival**2 < LENGTH_SHARE * share
-    evidence.append(f"{name} goes with {share:.0%} of the norm's rank variance" + (", and nothing else comes near it" if binds else ""))
+    straight = max((factor.spearman or 0.0) ** 2 for factor in lengths if factor.name == name)
+    bent = " along a curve that is not monotone" if share > _BENT_SHARE * straight else ""
+    evidence.append(
+        f"{name} goes with {share:.0%} of the norm's rank variance{bent}" + (", and nothing else comes near it" if binds else "")
+    )
     return binds
 
 
@@ -143,7 +165,7 @@ def _of_training(training: TrainingEvidence | None, evidence: list[str]) -> Regi
     if training.similarity == "dot":
         evidence.append("trained with the dot product: its gradient has a radial part, so the laws of cosine training do not apply")
         return "undetermined"
-    if training.optimizer in ("adam", "adamw"):
+    if is_adam(training):
         evidence.append(f"trained with {training.optimizer}, which divides the gradient's size out")
         return "adam"
     if training.signal_share is not None:
@@ -158,5 +180,9 @@ def _of_training(training: TrainingEvidence | None, evidence: list[str]) -> Regi
             "SGD with weight decay, trained longer than its relaxation time 1/(4 eta lambda): the equilibrium is driven by noise"
         )
         return "noise"
-    evidence.append("SGD short of a weight-decay equilibrium: whether signal or noise moves the norm takes the tracker's signal share")
+    reason = stage_words(training)
+    if reason:
+        evidence.append(reason)
+    where = "not known to be at" if stage_of(training) is None else "short of"
+    evidence.append(f"SGD {where} a weight-decay equilibrium: whether signal or noise moves the norm takes the tracker's signal share")
     return "undetermined"

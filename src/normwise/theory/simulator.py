@@ -11,7 +11,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
 from normwise.theory.simulated_gradients import GradientSource
-from normwise.theory.simulated_table import SimulatedTable
+from normwise.theory.simulated_table import SimulatedTable, kept_of_fourth_power
 from normwise.theory.simulated_updates import Rows, UpdateRule, start_rows
 from normwise.theory.vmf_draws import orthogonal_directions, uniform_directions
 
@@ -136,10 +136,20 @@ def simulate_table(
 class _Sums:
     """What the blocks add up, item by item."""
 
-    __slots__ = ("final_losses", "hardness_sums", "initial_losses", "probes", "quartic_sums", "signal_sums", "square_sums", "visits")
+    __slots__ = (
+        "driving_sums",
+        "final_losses",
+        "hardness_sums",
+        "initial_losses",
+        "probes",
+        "quartic_sums",
+        "signal_sums",
+        "square_sums",
+        "visits",
+    )
 
     def __init__(self, count: int) -> None:
-        for name in ("hardness_sums", "quartic_sums", "signal_sums", "square_sums"):
+        for name in ("driving_sums", "hardness_sums", "quartic_sums", "signal_sums", "square_sums"):
             setattr(self, name, np.zeros(count))
         self.visits, self.probes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         self.initial_losses, self.final_losses = np.full(count, np.nan), np.full(count, np.nan)
@@ -191,14 +201,17 @@ class _Run:
             if gaps.any():
                 rows.rest(done[:active], gaps)
             visits[:active] += 1
-            self._visit(rows, items[:active], visits[:active] if self.rule.lazy else times, event, sums)
+            squares = self._visit(rows, items[:active], visits[:active] if self.rule.lazy else times, event, sums)
+            ahead = plan.counts[:active] - visits[:active] if self.rule.lazy else self.steps - times
+            sums.driving_sums[items[:active]] += squares * kept_of_fourth_power(self.rule) ** ahead
             done[:active] = times
         rows.rest(done, self.steps - done)
         sums.visits[items] = visits
         sums.final_losses[items] = self._losses(items, rows.vectors)
         return rows.vectors
 
-    def _visit(self, rows: Rows, items: np.ndarray, steps: np.ndarray, event: int, sums: _Sums) -> None:
+    def _visit(self, rows: Rows, items: np.ndarray, steps: np.ndarray, event: int, sums: _Sums) -> np.ndarray:
+        """Move the rows, and return ||g||^2 of each."""
         here = rows.vectors[: items.size]
         lengths = np.sqrt(np.einsum("nd,nd->n", here, here))[:, None]
         directions = np.divide(here, lengths, out=self.scratch[: items.size])
@@ -214,6 +227,7 @@ class _Run:
             sums.probes[items] += weight
         drawn.values[:] /= lengths
         rows.step(drawn.values.astype(here.dtype, copy=False), steps)
+        return squares
 
     def _probe_weight(self, event: int) -> int:
         """How many visits a probe of this one stands for; 0 for no probe."""

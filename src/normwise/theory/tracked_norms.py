@@ -11,8 +11,8 @@ from normwise.core.errors import InputError
 from normwise.core.shapes import Float
 from normwise.core.track_records import NormFit, NormTrack, OptimizerSettings, TrackedItem
 from normwise.theory.adaptive import predicted_norm_adam
-from normwise.theory.dynamics import predicted_norm_sgd
 from normwise.theory.entanglement import pearson, spearman
+from normwise.theory.equilibria import predicted_norm_sgd
 from normwise.theory.gradient_stream import GradientStream
 from normwise.theory.radial import r_squared
 
@@ -162,7 +162,10 @@ def baseline_fit(norms: Float[np.ndarray, " N"], factor: Float[np.ndarray, " N"]
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """What one run showed of its items, as arrays (N,); `learning_rates` is (T,)."""
+    """What one run showed of its items, as arrays (N,); `learning_rates` is (T,).
+
+    `driving_moments` are the second moments that the law is to use (`DrivingMoment`); None takes the plain means over the visits.
+    """
 
     names: Sequence[str]
     stream: GradientStream
@@ -172,6 +175,7 @@ class TrackedRun:
     learning_rates: np.ndarray
     settings: OptimizerSettings
     width: int
+    driving_moments: np.ndarray | None = None
     radial_share: float | None = None
     clipped_share: float = 0.0
     notes: tuple[str, ...] = ()
@@ -194,7 +198,8 @@ def track_of(run: TrackedRun) -> NormTrack:
         raise InputError("no optimizer step was seen: train with the tracker among the callbacks, or call before_step in your loop")
     stream, visited = run.stream, run.stream.visits > 0
     rates = stream.visits / steps
-    moments = np.where(visited, stream.second_moments, 0.0)
+    used = stream.second_moments if run.driving_moments is None else run.driving_moments
+    moments = np.where(visited & np.isfinite(used), used, 0.0)
     predicted = predicted_norms_along(
         run.initial_norms, rates, moments, learning_rates=run.learning_rates, settings=run.settings, width=run.width
     )
@@ -226,6 +231,8 @@ def _items(run: TrackedRun, rates: np.ndarray, predicted: np.ndarray) -> Iterabl
     }
     if run.lengths is not None:
         columns = {**columns, "length": run.lengths}
+    if run.driving_moments is not None:
+        columns = {**columns, "driving_moment": run.driving_moments}
     for place, name in enumerate(run.names):
         yield TrackedItem(
             name=name,

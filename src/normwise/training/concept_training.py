@@ -12,6 +12,7 @@ from normwise.core.track_records import OptimizerSettings
 from normwise.models.concept_encoder import ConceptEncoder, encoder_inputs
 from normwise.objectives.scores import normalize
 from normwise.theory.concept_world import ConceptWorld, draw_labels
+from normwise.theory.driving_moment import DrivingMoment
 from normwise.training.gradient_ledger import GradientLedger
 from normwise.training.optimizer_reading import optimizer_settings
 from normwise.training.radial_drift import DriftMeter
@@ -32,7 +33,7 @@ class ConceptRun:
 
 @dataclass(frozen=True)
 class ConceptOutcome:
-    """What a run left: arrays are (N,) over concepts."""
+    """What a run left: arrays are (N,) over concepts; `moments` are G as the law of the optimizer needs them."""
 
     initial_norms: np.ndarray
     norms: np.ndarray
@@ -40,6 +41,7 @@ class ConceptOutcome:
     settings: OptimizerSettings
     drift: DriftMeter
     loss_drop: float
+    moments: np.ndarray
 
 
 def train_concepts(world: ConceptWorld, run: ConceptRun) -> ConceptOutcome:
@@ -61,6 +63,7 @@ def train_concepts(world: ConceptWorld, run: ConceptRun) -> ConceptOutcome:
     make = torch.optim.SGD if run.optimizer == "sgd" else torch.optim.AdamW
     optimizer = make(parameters, lr=run.learning_rate, weight_decay=run.weight_decay)
     ledger = GradientLedger(world.visit_rates.size)
+    driving = DrivingMoment(world.visit_rates.size, weight_decay=run.weight_decay)
 
     def vectors() -> np.ndarray:
         with torch.no_grad():
@@ -76,6 +79,7 @@ def train_concepts(world: ConceptWorld, run: ConceptRun) -> ConceptOutcome:
         positives = draw_labels(world.shares[rows], random, count=1)[:, 0]
         losses.append(_backward(encoder, (concepts, instances), world, (rows, positives), ledger=ledger, temperature=run.temperature))
         ledger.close_step(run.learning_rate)
+        driving.add(ledger.last_rows, ledger.last_squares, learning_rate=run.learning_rate)
         meter.before_step()
         optimizer.step()
         optimizer.zero_grad()
@@ -83,7 +87,8 @@ def train_concepts(world: ConceptWorld, run: ConceptRun) -> ConceptOutcome:
     settings = optimizer_settings(optimizer, optimizer.param_groups[0], learning_rate=run.learning_rate)
     tenth = max(1, len(losses) // 10)
     drop = float(np.mean(losses[:tenth]) - np.mean(losses[-tenth:]))
-    return ConceptOutcome(initial, np.linalg.norm(vectors(), axis=1), ledger, settings, meter, drop)
+    moments = driving.values if settings.name == "sgd" else ledger.stream.second_moments
+    return ConceptOutcome(initial, np.linalg.norm(vectors(), axis=1), ledger, settings, meter, drop, moments)
 
 
 def _backward(

@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from normwise.core.errors import InputError
 from normwise.core.track_records import NormTrack, OptimizerSettings
+from normwise.theory.driving_moment import DrivingMoment
 from normwise.theory.tracked_norms import TrackedRun, track_of
 from normwise.training.gradient_ledger import GradientLedger
 from normwise.training.optimizer_reading import optimizer_settings, owning_group
@@ -21,6 +22,7 @@ from normwise.training.tracked_items import TrackedItems
 _WITNESS_SIZE = 4096
 _WITNESSES = 8
 _CLIP_TOLERANCE = 1e-6
+_LARGEST_DECAY = 0.1
 
 
 @final
@@ -58,6 +60,7 @@ class NormTracker(TrainerCallback):
         self._initial: np.ndarray | None = None
         self._final: np.ndarray | None = None
         self._settings: OptimizerSettings | None = None
+        self._driving: DrivingMoment | None = None
 
     @property
     def ledger(self) -> GradientLedger:
@@ -68,7 +71,7 @@ class NormTracker(TrainerCallback):
         """Measure the first norms and begin to watch; a second start begins anew."""
         self.stop(measure=False)
         self._ledger = GradientLedger(len(self._items.names))
-        self._settings = self._final = None
+        self._settings = self._final = self._driving = None
         self._initial = self._items.norms()
         if not np.all(self._initial > 0):
             raise InputError(f"item {self._items.names[int(np.argmin(self._initial))]!r:.60} has a zero vector, which has no direction")
@@ -82,7 +85,10 @@ class NormTracker(TrainerCallback):
         group = owning_group(optimizer, self._items.parameters())
         if self._settings is None:
             self._settings = optimizer_settings(optimizer, group, learning_rate=float(group["lr"]))
+            if self._settings.name == "sgd":
+                self._driving = DrivingMoment(len(self._items.names), weight_decay=_acting_decay(self._settings), lazy=self._settings.lazy)
         self._ledger.close_step(float(group["lr"]), clip=self._clip())
+        self._drive(float(group["lr"]))
 
     def stop(self, *, measure: bool = True) -> None:
         """Stop watching and measure the last norms."""
@@ -122,6 +128,7 @@ class NormTracker(TrainerCallback):
                 learning_rates=rates,
                 settings=self._settings.model_copy(update={"learning_rate": float(rates.mean())}),
                 width=self._ledger.width,
+                driving_moments=None if self._driving is None else self._driving.values,
                 radial_share=self._ledger.radial_share,
                 clipped_share=self._ledger.clipped_share,
             )
@@ -147,6 +154,16 @@ class NormTracker(TrainerCallback):
         if parameter.grad is not None and not parameter.grad.is_sparse:
             self._witnesses[parameter] = parameter.grad.detach().float().square().sum()  # pyright: ignore[reportArgumentType]
 
+    def _drive(self, rate: float) -> None:
+        """Add the step to the second moment of SGD's law."""
+        if self._driving is None or self._settings is None:
+            return
+        if rate * _acting_decay(self._settings) >= _LARGEST_DECAY:
+            # Far outside the law, whose own error comes with the result: it must not stop a training.
+            self._driving = None
+            return
+        self._driving.add(self._ledger.last_rows, self._ledger.last_squares, learning_rate=rate)
+
     def _clip(self) -> float:
         """The factor between the witnesses' gradients now and after the backward pass; 1 without clipping."""
         seen, self._witnesses = self._witnesses, {}
@@ -154,6 +171,11 @@ class NormTracker(TrainerCallback):
         after = sum(float(p.grad.float().square().sum()) for p in seen if p.grad is not None)
         factor = float(np.sqrt(after / before)) if before > 0.0 else 1.0
         return factor if abs(factor - 1.0) > _CLIP_TOLERANCE else 1.0
+
+
+def _acting_decay(settings: OptimizerSettings) -> float:
+    """The decay as it acts on r: one that goes through the momentum's buffer acts 1 / (1 - b) times."""
+    return settings.weight_decay / (1.0 - settings.momentum) if settings.coupled else settings.weight_decay
 
 
 def _witnesses(parameters: list[nn.Parameter]) -> list[nn.Parameter]:

@@ -112,14 +112,16 @@ class DriftMeter:
         for name, prediction in predictions.items():
             error = change - prediction / old
             self._errors[name] += float(error @ error)
-            self._paths[name] = self._paths.get(name, 0.0) + prediction / old
+            # The drift is d log r itself; the others are new norms, whose logs add up however large the steps are.
+            along = np.log1p(prediction / old) if name in ("free", "displacement") else prediction / old
+            self._paths[name] = self._paths.get(name, 0.0) + along
 
     def figures(self) -> dict[str, float | None]:
         """`radial_r2_` of each prediction; None where nothing was measured."""
         return {f"radial_r2_{name}": 1.0 - error / self._real if self._real > 0.0 else None for name, error in self._errors.items()}
 
     def path(self, name: str) -> np.ndarray | None:
-        """(N,) the sum of the relative changes that a prediction gave: of log r in all; None unless every step was measured."""
+        """(N,) the change of log r in all that a prediction gave, step by step from the real norms; None unless every step was measured."""
         return self._paths.get(name) if self._every == 1 else None
 
     def _free(self, optimizer: Any, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -46,7 +46,7 @@ def deep_cells(config: ConceptConfig, *, optimizer: str, seed: int) -> Iterator[
         left = train_concepts(world, run)
         stream = left.ledger.stream
         law = Law(left.initial_norms, stream.visits, np.array(left.ledger.learning_rates), left.settings, WIDTH)
-        moments = stream.second_moments
+        moments = left.moments
         items = CellItems(
             norms=left.norms,
             predicted=law(moments),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from normwise.data.human_ratings import HumanRatings, read_ratings
 from normwise.theory.concept_claims import CellItems, partial_signs
 from normwise.theory.concept_world import ConceptGradients, ConceptWorld, concept_gradients, concept_tree, labelled_world
 from normwise.theory.concept_world import stationary_second_moments as stationary
-from normwise.theory.simulated_table import SimulatedTable, predicted_norms
+from normwise.theory.simulated_table import SimulatedTable, driving_moments, predicted_norms
 from normwise.theory.simulated_updates import Optimizer, UpdateRule
 from normwise.theory.simulator import simulate_table, start_vectors
 from normwise.theory.tracked_norms import fit_of
@@ -67,7 +66,7 @@ def _cells(
 ) -> Iterator[ConceptCell]:
     steps = QUICK_STEPS if config.quick else STEPS
     still: dict[float, np.ndarray] = {}
-    base_run: SimulatedTable | None = None
+    base_moments: np.ndarray | None = None
     for setting in (base, *base.changed("learning_rate", "weight_decay", "temperature")):
         source = concept_gradients(world, temperature=setting.temperature, negatives=NEGATIVES, own_as_negatives=own_as_negatives)
         if setting.temperature not in still:
@@ -79,13 +78,13 @@ def _cells(
             "signal_share": float(np.nanmedian(shares)) if np.isfinite(shares).any() else None,
             "loss_drop": float(np.nanmean(table.initial_losses - table.final_losses)),
         }
-        if base_run is None:
-            base_run = table
+        if base_moments is None:
+            base_moments = driving_moments(table, rule, steps=steps)
             fit = fit_of(table.norms, _with_moments(table, rule, still[setting.temperature], steps=steps))
             # From the world alone: every item is held out.
             more |= {"held_out_items_r2": fit.r2, "held_out_items_spearman": fit.spearman}
         else:
-            carried = base_run.second_moments * still[setting.temperature] / still[base.temperature]
+            carried = base_moments * still[setting.temperature] / still[base.temperature]
             more |= base_figures(table.norms, _with_moments(table, rule, carried, steps=steps), table.visits)
         keep = setting.variant == "base" and (seed == 0 or part == "human-table")
         settings = {"steps": steps, "items": world.visit_rates.size, "width": WIDTH, "negatives": NEGATIVES}
@@ -103,7 +102,7 @@ def _run(source: ConceptGradients, world: ConceptWorld, setting: Setting, *, ste
 def _with_moments(table: SimulatedTable, rule: UpdateRule, moments: np.ndarray, *, steps: int) -> np.ndarray:
     """The law's norms with these second moments in place of the measured ones."""
     filled = np.where(np.isfinite(moments), moments, 0.0)
-    return predicted_norms(replace(table, square_sums=filled * table.visits), rule, steps=steps)
+    return predicted_norms(table, rule, steps=steps, second_moments=filled)
 
 
 def _items(table: SimulatedTable, world: ConceptWorld, predicted: np.ndarray) -> CellItems:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from normwise.core.concept_records import ConceptCell
+from normwise.core.track_records import TrackedItem
 from normwise.data.concept_pairs import ConceptTexts, concept_texts
 from normwise.data.factors import zipf_frequencies
 from normwise.data.human_ratings import HumanRatings, read_ratings
@@ -52,7 +53,7 @@ def wordnet_cells(config: ConceptConfig, *, optimizer: str, seed: int) -> Iterat
         lengths = np.array([item.length for item in track.items], dtype=np.float64)
         visits = np.array([item.visits for item in track.items])
         norms = np.array([item.norm for item in track.items])
-        found = np.array([np.nan if item.second_moment is None else item.second_moment for item in track.items])
+        found = np.array([_moment(item) for item in track.items])
         initial = np.array([item.initial_norm for item in track.items])
         law = Law(initial, visits, left.learning_rates, track.optimizer, track.width)
         items = CellItems(
@@ -105,6 +106,12 @@ def text_dispersions(model: SentenceTransformer, texts: ConceptTexts) -> np.ndar
         total = group.sum(axis=0)
         found.append(1.0 - (total @ total - count) / (count * (count - 1)))
     return np.array(found)
+
+
+def _moment(item: TrackedItem) -> float:
+    """G as the law of the optimizer needs it."""
+    moment = item.second_moment if item.driving_moment is None else item.driving_moment
+    return np.nan if moment is None else moment
 
 
 def _train(model: SentenceTransformer, texts: ConceptTexts, setting: Setting, config: ConceptConfig, *, seed: int) -> TrackedTraining:

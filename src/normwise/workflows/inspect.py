@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,39 +12,27 @@ import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.files import write_text
-from normwise.core.inspect_records import InspectReport, NormPictures, RecoveryResult
-from normwise.core.norm_records import NormDistribution, RadialEvidence, TrainingEvidence
+from normwise.core.inspect_records import InspectReport, RecoveryResult
+from normwise.core.norm_records import RadialEvidence, TrainingEvidence
 from normwise.data.norm_inputs import open_vectors
 from normwise.data.opening import check_new_place, kind_of, user_path
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
 from normwise.data.vectors import write_array
 from normwise.report.recipes import SERVERS
-from normwise.theory.association import associations
-from normwise.theory.norm_geometry import SEARCH_ROWS, sampled_geometry
-from normwise.theory.norm_summary import NormFigures, RowScan, is_normalized, norm_figures, rounding_spread, scan_rows
+from normwise.theory.norm_geometry import sampled_geometry
 from normwise.theory.norm_verdict import judge
-from normwise.theory.plane import norm_percentiles, principal_plane
 from normwise.theory.radial import TESTS, deciding_test
+from normwise.theory.regime_evidence import CLOSED_FORM_FREEDOM
 from normwise.workflows.evaluate import check_report
-from normwise.workflows.inspect_factors import FactorTable, gather_factors
+from normwise.workflows.inspect_factors import gather_factors
+from normwise.workflows.inspect_relations import relate
+from normwise.workflows.inspect_scan import distribution, distribution_of, pictures, sample_rows, scan_material, scan_notes
 from normwise.workflows.inspect_source import LIMIT, Material, Reading, open_source
 from normwise.workflows.inspect_usefulness import measure_usefulness
 
-_SCATTER, _PLANE = 2_000, 1_000
-_SAMPLE_VALUES = 1 << 26
 _PACKAGES = ("normwise", "numpy", "scipy", "scikit-learn")
 _SERVERS_NAMED = ("text-embeddings-inference", "vLLM", "Ollama")
-
-
-@dataclass(frozen=True)
-class _Scanned:
-    """One pass over the vectors: what it found, the distribution of usable norms, and whether they say anything."""
-
-    scan: RowScan
-    figures: NormFigures | None
-    normalized: bool
-    vary: bool
 
 
 def inspect(
@@ -112,14 +100,12 @@ def inspect(
     check_report(report)
     how = Reading(column, table, text_column, limit, batch_size, progress, seed, trust_remote_code)
     material = open_source(source, texts, how)
-    found = _scan(material)
+    found = scan_material(material)
     usable = found.scan.distinct
-    sample = _sample(material, usable, seed=seed)
+    sample = sample_rows(material, usable, seed=seed)
     geometry = sampled_geometry(sample, seed=seed, norms_vary=found.vary)
     rows = gather_factors(material, factors, usable, language=language, seed=seed)
-    logs = np.log(found.scan.norms[rows.rows])
-    # Equal norms differ by rounding, which is nothing to correlate.
-    related = associations(logs if found.vary else np.zeros_like(logs), rows.values, seed=seed)
+    related = relate(found.scan.norms, rows, vary=found.vary, seed=seed)
     radial = _radial(geometry, material)
     norm = distribution(found.scan, found.figures)
     judged = norm if found.vary else norm.model_copy(update={"cv": 0.0 if norm.cv is not None else None})
@@ -132,7 +118,9 @@ def inspect(
         limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
         measured = measure_usefulness(material.encoder, data, **limits, seed=seed, batch_size=batch_size, progress=progress)
     summary = None if measured is None else measured.summary
-    regime, verdict = judge(related, judged, normalized_input=found.normalized, radial=radial, training=training, usefulness=summary)
+    regime, verdict = judge(
+        related.factors, judged, normalized_input=found.normalized, radial=radial, training=training, usefulness=summary
+    )
     figures = found.figures
     result = InspectReport(
         source=printable(material.vectors.name),
@@ -140,17 +128,17 @@ def inspect(
         d=material.vectors.rows.shape[1],
         norm=norm,
         normalized_input=found.normalized,
-        norm_after_normalize=None if material.after is None else _distribution_of(material.after),
+        norm_after_normalize=None if material.after is None else distribution_of(material.after),
         radial_freedom=radial.freedom,
         radial=radial,
-        factors=related,
+        factors=related.factors,
         regime=regime.regime,
         evidence=regime.evidence,
         verdict=verdict,
         geometry={name: None if np.isnan(value) else value for name, value in geometry.items()},
         sample_rows=sample.shape[0],
         seed=seed,
-        notes=(*material.notes, *rows.notes, *_notes(material, found)),
+        notes=(*material.notes, *rows.notes, *related.notes, *scan_notes(material, found)),
         versions={name: version(name) for name in _PACKAGES},
         command=command,
         seconds=round(time.monotonic() - started, 3),
@@ -161,9 +149,9 @@ def inspect(
         tail_high=None if figures is None else figures.tail_high,
         nan_rows=found.scan.nan,
         infinite_rows=found.scan.infinite,
-        factor_rows=rows.rows.size,
+        factor_rows=related.rows,
         raw_norms=raw_norm_recipes(material.vectors.name) if found.normalized else (),
-        figures=_pictures(found, rows, sample, seed=seed),
+        figures=pictures(found, rows, sample, seed=seed),
         usefulness=measured,
     )
     if report is not None:
@@ -214,10 +202,11 @@ def recover(
         raise MissingExtraError(error.name or "sentence-transformers", extra="train") from None
     found = recover_norms(vectors.rows, load_plain(str(model), trust_remote_code=trust_remote_code).model, epsilon=vectors.epsilon)
     write_array(target, found.norms.astype(np.float32))
-    norms = _distribution_of(found.norms)
+    norms = distribution_of(found.norms)
+    carried = vectors.stored if found.precision == vectors.stored else f"{vectors.stored} (carrying {found.precision})"
     text = (
-        f"{found.norms.size:,} norms recovered from {vectors.stored} unit vectors, mean {norms.mean:.4g}, cv {norms.cv:.3g}; rounding can "
-        f"have changed none by more than {found.bound:.1g} of its size, and the model's own arithmetic leaves {found.model_error:.1g}"
+        f"{found.norms.size:,} norms recovered from {carried} unit vectors, mean {norms.mean:.4g}, cv {norms.cv:.3g}; rounding can have "
+        f"changed none by more than {_rounded_up(found.bound)} of its size, and the model's own arithmetic leaves {found.model_error:.1g}"
     )
     return RecoveryResult(
         source=printable(vectors.name),
@@ -253,56 +242,11 @@ def raw_norm_recipes(name: str) -> tuple[str, ...]:
     )
 
 
-def distribution(scan: RowScan, figures: NormFigures | None) -> NormDistribution:
-    """The distribution of a scan as a record; figures are None where no row has a usable norm."""
-    bad = scan.nan + scan.infinite
-    if figures is None:
-        return NormDistribution(mean=None, cv=None, zero=scan.zero, nonfinite=bad, duplicates=scan.duplicates)
-    return NormDistribution(
-        mean=figures.mean,
-        cv=figures.cv,
-        quantiles=figures.quantiles,
-        std=figures.cv * figures.mean,
-        std_log=figures.std_log,
-        minimum=figures.quantiles["0"],
-        maximum=figures.quantiles["1"],
-        tail_ratio=figures.quantiles["0.99"] / figures.quantiles["0.01"],
-        zero=scan.zero,
-        nonfinite=bad,
-        duplicates=scan.duplicates,
-    )
-
-
-def _distribution_of(norms: np.ndarray) -> NormDistribution:
-    positive = norms[norms > 0.0]
-    scan = RowScan(norms, infinite=0, nan=0, zero=int((norms == 0.0).sum()), repeated=np.zeros(norms.size, dtype=bool))
-    return distribution(scan, norm_figures(positive) if positive.size else None).model_copy(update={"duplicates": None})
-
-
-def _scan(material: Material) -> _Scanned:
-    vectors = material.vectors
-    scan = scan_rows(vectors.rows)
-    norms = scan.norms[scan.usable]
-    figures = norm_figures(norms) if norms.size else None
-    normalized = is_normalized(norms)
-    spread = rounding_spread(vectors.epsilon, vectors.rows.shape[1])
-    return _Scanned(scan, figures, normalized, figures is not None and not normalized and bool(figures.std_log > spread))
-
-
-def _sample(material: Material, usable: np.ndarray, *, seed: int) -> np.ndarray:
-    """Usable rows in random order, as many as the searches take or memory allows."""
-    rows = material.vectors.rows
-    known = np.flatnonzero(usable)
-    size = min(known.size, SEARCH_ROWS, max(_SCATTER, _SAMPLE_VALUES // rows.shape[1]))
-    chosen = np.random.default_rng(seed).choice(known, size=size, replace=False)
-    order = np.argsort(chosen)
-    drawn = np.empty((size, rows.shape[1]), dtype=rows.dtype)
-    drawn[order] = rows[chosen[order]]
-    return drawn
-
-
 def _radial(geometry: Mapping[str, float], material: Material) -> RadialEvidence:
-    freedom = geometry["radial_freedom"]
+    """The closed form of the checkpoint first: a sample of few rows may not show what it says exactly."""
+    freedom, exact = geometry["radial_freedom"], material.closed_freedom
+    if exact is not None and not freedom < CLOSED_FORM_FREEDOM:
+        return RadialEvidence(freedom=exact, test=material.closed_form, closed_form=material.closed_form)
     return RadialEvidence(
         freedom=None if np.isnan(freedom) else freedom,
         test=deciding_test(geometry),
@@ -311,37 +255,14 @@ def _radial(geometry: Mapping[str, float], material: Material) -> RadialEvidence
     )
 
 
-def _pictures(found: _Scanned, rows: FactorTable, sample: np.ndarray, *, seed: int) -> NormPictures:
-    if found.figures is None:
-        return NormPictures()
-    histogram = found.figures.histogram
-    count = rows.rows.size
-    picked = np.sort(np.random.default_rng(seed).choice(count, size=min(count, _SCATTER), replace=False))
-    drawn = sample[:_PLANE]
-    plane = principal_plane(drawn) if len(drawn) > 1 and drawn.shape[1] > 1 else np.empty((0, 2))
-    return NormPictures(
-        histogram_edges=histogram.edges,
-        histogram_counts=histogram.counts,
-        below=histogram.below,
-        above=histogram.above,
-        scatter_norms=tuple(found.scan.norms[rows.rows[picked]].tolist()) if rows.values else (),
-        scatter_factors={name: tuple(values[picked].tolist()) for name, values in rows.values.items()},
-        plane=tuple((float(x), float(y)) for x, y in plane),
-        plane_percentiles=tuple(norm_percentiles(drawn).tolist()) if len(plane) else (),
-    )
+def _rounded_up(value: float) -> str:
+    """Two digits, never below the value: a bound must not be understated.
 
-
-def _notes(material: Material, found: _Scanned) -> list[str]:
-    scan, notes = found.scan, []
-    if scan.infinite:
-        overflow = ": float16 overflows at 65,504, store them in float32" if material.vectors.stored == "float16" else ""
-        notes.append(f"{scan.infinite:,} rows hold infinite values and were left out{overflow}")
-    if scan.nan:
-        notes.append(f"{scan.nan:,} rows hold NaN and were left out: repair what made them")
-    if scan.zero:
-        notes.append(f"{scan.zero:,} rows are zero vectors and were left out: they have no direction")
-    if scan.duplicates:
-        notes.append(f"{scan.duplicates:,} rows repeat an earlier one bit by bit: they count in the distribution, and nowhere else")
-    if found.normalized:
-        notes.append("these vectors were normalized: their raw norms are gone from this file's lengths, and raw_norms says how to get them")
-    return notes
+    Example:
+        >>> _rounded_up(2.41e-7), _rounded_up(0.0)
+        ('2.5e-07', '0')
+    """
+    if value <= 0.0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit) * unit:.2g}"

@@ -12,6 +12,7 @@ from normwise.core.errors import InputError
 from normwise.data import factors as derived
 from normwise.data.factor_files import read_factors
 from normwise.data.wordnet_files import find_wordnet
+from normwise.theory.near_copies import NEAR, first_of_kind
 from normwise.workflows.inspect_source import Material
 
 ROWS = 20_000
@@ -19,15 +20,22 @@ _CORPUS = 200_000
 # A factor that fewer rows have would cost the others more rows than it is worth.
 _COVERAGE = 1 / 3
 _LEAST = 30
+# The rarest factors, those of WordNet, say, are known for the same rows up to this share; without them there have to be so many times
+# the rows, or a second set of rows is not worth its words.
+_AS_RARE, _GAIN = 0.05, 1.1
 
 
 @dataclass(frozen=True)
 class FactorTable:
-    """Factors on some rows: `rows` of the vectors in ascending order, and one value per row for each name."""
+    """Factors on some rows: `rows` of the vectors in ascending order, and one value per row for each name.
+
+    All of them are known on `rows`. `wide` holds all but the rarest, on the more rows that have these; None where that is no gain.
+    """
 
     rows: np.ndarray
     values: dict[str, np.ndarray]
     notes: tuple[str, ...]
+    wide: FactorTable | None = None
 
 
 def gather_factors(
@@ -43,9 +51,9 @@ def gather_factors(
     From texts: `tokens` as the model counts them, else `words` (or `characters`, where all texts have as many words);
     `frequency`, occurrences per billion words by wordfreq. Of running text `idf` over the given texts, or `corpus_count`
     where wordfreq is missing; of words and short phrases, where they are nouns of WordNet, `depth`, `hyponyms` and `senses`.
-    A derived factor that fewer than a
-    third of the rows have is left out; rows without one of the others are. A given factor replaces a derived one of the
-    same name.
+    A derived factor that fewer than a third of the rows have is left out. A given factor replaces a derived one of the same
+    name. Of rows that are near copies of each other (see `first_of_kind`) only the first is kept: the others are no further
+    evidence.
 
     Args:
         material: the vectors, with their texts.
@@ -63,8 +71,10 @@ def gather_factors(
     candidates = np.flatnonzero(usable & has_text)
     rng = np.random.default_rng(seed)
     rows = candidates if candidates.size <= ROWS else np.sort(rng.choice(candidates, size=ROWS, replace=False))
-    values = {name: value[rows] for name, value in named.items()}
     notes = [] if rows.size == candidates.size else [f"factors rest on {rows.size:,} of {candidates.size:,} rows, drawn by seed {seed}"]
+    if named or material.texts is not None:
+        rows = _without_copies(material, rows, notes)
+    values = {name: value[rows] for name, value in named.items()}
     if material.texts is not None and rows.size:
         found, more = _of_texts(material, rows, language=language)
         values = {**{name: value for name, value in found.items() if name not in values}, **values}
@@ -72,8 +82,19 @@ def gather_factors(
     return _complete(rows, values, set(named), notes)
 
 
+def _without_copies(material: Material, rows: np.ndarray, notes: list[str]) -> np.ndarray:
+    distinct = first_of_kind(material.vectors.rows[rows])
+    copies = int(rows.size - distinct.sum())
+    if copies:
+        notes.append(
+            f"{copies:,} of {rows.size:,} rows are copies of another up to {NEAR:.0%} of what separates two rows: they are left out "
+            "of the correlations and of the tests of the direction"
+        )
+    return rows[distinct]
+
+
 def _complete(rows: np.ndarray, values: dict[str, np.ndarray], given: set[str], notes: list[str]) -> FactorTable:
-    """Leave out derived factors that few rows have, then rows without one of those that stay."""
+    """Leave out derived factors that few rows have, then part the rows that have all others from those that have some."""
     kept = np.ones(rows.size, dtype=bool)
     for name in [name for name in values if name not in given]:
         known = np.isfinite(values[name])
@@ -82,9 +103,19 @@ def _complete(rows: np.ndarray, values: dict[str, np.ndarray], given: set[str], 
             del values[name]
         else:
             kept &= known
-    if not kept.all():
-        notes.append(f"{int((~kept).sum()):,} of {rows.size:,} rows lack one of the factors and were left out of all correlations")
-    return FactorTable(rows[kept], {name: value[kept] for name, value in values.items()}, tuple(notes))
+    return FactorTable(rows[kept], {name: value[kept] for name, value in values.items()}, tuple(notes), _wide(rows, values, given, kept))
+
+
+def _wide(rows: np.ndarray, values: dict[str, np.ndarray], given: set[str], kept: np.ndarray) -> FactorTable | None:
+    """All factors but the rarest, on the rows that have these; None where that is no more than a tenth of rows more."""
+    share = {name: 1.0 if name in given else float(np.isfinite(value).mean()) for name, value in values.items()}
+    common = {name: value for name, value in values.items() if share[name] > min(share.values()) + _AS_RARE}
+    known = np.ones(rows.size, dtype=bool)
+    for value in (value for name, value in common.items() if name not in given):
+        known &= np.isfinite(value)
+    if not common or known.sum() < _GAIN * kept.sum():
+        return None
+    return FactorTable(rows[known], {name: value[known] for name, value in common.items()}, ())
 
 
 def _given(factors: str | Path | Mapping[str, np.ndarray] | None, rows: int) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.data.factors import token_counts, word_list
-from normwise.data.norm_inputs import VECTOR_SUFFIXES, VectorInput, array_input, open_vectors
+from normwise.data.norm_inputs import VECTOR_SUFFIXES, VectorInput, array_input, open_vectors, refuse_table
 from normwise.data.opening import kind_of, user_path
 from normwise.data.safetensors_tables import is_checkpoint
 from normwise.data.text_files import read_texts
@@ -42,6 +42,7 @@ class Material:
     tokens: np.ndarray | None = None
     after: np.ndarray | None = None
     closed_form: Literal["plane-bound", "ellipsoid-bound"] | None = None
+    closed_freedom: float | None = None
     separate: bool = False
     encoder: Encoder | None = None
     notes: tuple[str, ...] = ()
@@ -111,6 +112,7 @@ def _resolved(source: str | Path) -> Path:
 
 
 def _table(path: Path, texts: object, how: Reading) -> Material:
+    refuse_table(how.table, path)
     vectors = open_vectors(path, column=how.column, table=None if how.table == OBVIOUS else how.table)
     return _table_words(vectors, texts)
 
@@ -133,7 +135,8 @@ def _with_texts(material: Material, texts: str | Path | Sequence[str] | None, ho
         return material
     given, rows = _read(texts, how), material.vectors.rows.shape[0]
     if len(given) != rows:
-        raise InputError(f"texts: {len(given):,} texts for {rows:,} vectors: expected one each, in the order of the vectors")
+        where = str(texts) if isinstance(texts, str | Path) else "texts"
+        raise InputError(f"{where}: {len(given):,} texts for {rows:,} vectors: expected one each, in the order of the vectors")
     return replace(material, texts=tuple(given))
 
 
@@ -142,7 +145,7 @@ def _read(texts: str | Path | Sequence[str], how: Reading) -> list[str]:
         return read_texts(texts, column=how.text_column)
     for row, text in enumerate(texts):
         if (problem := text_problem(text)) is not None:
-            raise InputError(f"texts: text {row} {problem}; expected a text for every row")
+            raise InputError(f"texts, row {row} {problem}; expected a text for every row")
     return list(texts)
 
 
@@ -172,6 +175,7 @@ def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) 
         tokens=counts if limit is None else np.minimum(counts, limit),
         after=exact_norms(normalize(vectors), name="normalized vectors") if loaded.normalized else None,
         closed_form=closed,
+        closed_freedom=freedom.figures["radial_freedom"] if closed else None,
         encoder=encoder,
         notes=tuple(notes),
     )

@@ -6,104 +6,29 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 
 import numpy as np
-from pydantic import Field, model_validator
 
 from normwise.core.errors import InputError
 from normwise.core.files import write_text
+from normwise.core.norm_records import TrainingEvidence
 from normwise.core.records import Record
-from normwise.core.strict import Number, StrictConfig, Switch, Whole
 from normwise.data.opening import check_new_place
 from normwise.theory.adaptive import relaxation_steps_adam
-from normwise.theory.dynamics import relaxation_steps
 from normwise.theory.entanglement import spearman
+from normwise.theory.equilibria import relaxation_steps
 from normwise.theory.radial import r_squared
-from normwise.theory.simulated_gradients import InfoNce, NegativeKind, PureNoise
-from normwise.theory.simulated_table import SimulatedTable, predicted_norms
-from normwise.theory.simulated_updates import Optimizer, UpdateRule
-from normwise.theory.simulator import Start, simulate_table, start_vectors
-from normwise.theory.vmf_draws import SMALLEST_WIDTH, uniform_directions, zipf_rates
+from normwise.theory.simulated_gradients import InfoNce, PureNoise
+from normwise.theory.simulated_table import LARGEST_TURN, SimulatedTable, angular_steps, predicted_norms
+from normwise.theory.simulated_updates import UpdateRule
+from normwise.theory.simulator import simulate_table, start_vectors
+from normwise.theory.tracked_norms import FEWEST_ITEMS
+from normwise.theory.training_stage import memory_words
+from normwise.theory.vmf_draws import uniform_directions, zipf_rates
+from normwise.workflows.simulate_config import SimulationConfig
 
-_LARGEST_SEED = 2**32 - 1
-_INFONCE_ONLY = ("kappa", "temperature", "negatives", "negative_kind", "positives_per_item")
 _DECADE_SLACK = 1e-9
-
-Kappa = Annotated[Number, Field(ge=0)]
-Moment = Annotated[Number, Field(gt=0)]
-
-
-class SimulationConfig(StrictConfig):
-    """A free table, its gradients and its optimizer.
-
-    `kappa` (or `second_moment`, which replaces InfoNCE by pure tangential noise of that mean square) is dealt out to the
-    items in turn, and visit rates fall after each round of it, so that every group gets the same rates. Item i of rank
-    k = 1 + floor(i / groups) is visited at a step with probability visit_rate k^(-zipf).
-
-    Example:
-        >>> SimulationConfig(items=10, second_moment=(1.0,)).temperature
-        0.2
-    """
-
-    items: Whole = Field(default=1000, ge=1)
-    steps: Whole = Field(default=1000, ge=1)
-    width: Whole = Field(default=32, ge=SMALLEST_WIDTH)
-    kappa: tuple[Kappa, ...] = Field(default=(5.0, 20.0, 80.0, 320.0, 1280.0), min_length=1)
-    temperature: Number = Field(default=0.2, gt=0)
-    negatives: Whole = Field(default=16, ge=1)
-    negative_kind: NegativeKind = NegativeKind.UNIFORM
-    positives_per_item: Whole = Field(default=1, ge=1)
-    second_moment: tuple[Moment, ...] | None = Field(default=None, min_length=1)
-    visit_rate: Number = Field(default=1.0, gt=0, le=1)
-    zipf: Number = Field(default=0.0, ge=0)
-    start: Start = Start.RANDOM
-    start_norm: Number = Field(default=1.0, gt=0)
-    optimizer: Optimizer = Optimizer.SGD
-    learning_rate: Number = Field(default=0.1, gt=0)
-    weight_decay: Number = Field(default=0.0, ge=0)
-    momentum: Number | None = Field(default=None, gt=0, lt=1)
-    coupled: Switch = False
-    beta1: Number | None = Field(default=None, ge=0, lt=1)
-    beta2: Number | None = Field(default=None, gt=0, lt=1)
-    lazy: Switch = False
-    seed: Whole = Field(default=0, ge=0, le=_LARGEST_SEED)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.second_moment is not None:
-            given = [name for name in _INFONCE_ONLY if name in self.model_fields_set]
-            if given:
-                raise ValueError(f"second_moment asks for pure noise, which has no {', '.join(given)}: leave one or the other out")
-            if self.start is not Start.RANDOM:
-                raise ValueError(f"start {self.start} is told from mean directions, and pure noise has none: leave start out")
-        if self.negative_kind is NegativeKind.ITEM_MEANS and self.items < 2:
-            raise ValueError("negative_kind item_means takes other items' means, and there is one item: add items")
-        adam = self.optimizer in (Optimizer.ADAM, Optimizer.ADAMW)
-        if not adam and not (self.beta1 is None and self.beta2 is None):
-            raise ValueError(f"beta1 and beta2 belong to adam and adamw, not to {self.optimizer}: leave them out")
-        if self.momentum is not None and self.optimizer is not Optimizer.MOMENTUM:
-            raise ValueError(f"momentum belongs to the optimizer momentum, not to {self.optimizer}: leave it out")
-        self.rule()
-        return self
-
-    def rule(self) -> UpdateRule:
-        """The optimizer, with its usual values where none were given."""
-        return UpdateRule(
-            self.optimizer,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            momentum=(self.momentum or 0.9) if self.optimizer is Optimizer.MOMENTUM else 0.0,
-            coupled=self.coupled,
-            beta1=0.9 if self.beta1 is None else self.beta1,
-            beta2=0.999 if self.beta2 is None else self.beta2,
-            lazy=self.lazy,
-        )
-
-    @property
-    def group_values(self) -> tuple[float, ...]:
-        """What is dealt out to the items: kappas, or second moments."""
-        return self.kappa if self.second_moment is None else self.second_moment
 
 
 class SimulatedItem(Record):
@@ -146,6 +71,7 @@ class NormSimulation(Record):
 
     `r2_log_norm` is 1 - sum (log r - log predicted)^2 / sum (log r - mean log r)^2 over items, nothing fitted: below 0 where
     the mean is closer, as where norms hardly differ. `spearman` is the rank correlation of predicted and measured norms.
+    `beyond_law` counts the items whose gradients turned them too far for the laws, which are made for small angular steps.
     """
 
     settings: Mapping[str, Any]
@@ -153,6 +79,7 @@ class NormSimulation(Record):
     groups: tuple[SimulatedGroup, ...]
     r2_log_norm: float | None
     spearman: float | None
+    beyond_law: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -190,13 +117,15 @@ def simulate_norms(
     source, start = _table(parsed, np.random.default_rng(draws))
     table = simulate_table(source, rule, start=start, visit_rates=rates, steps=parsed.steps, seed=run_seed)
     predicted = predicted_norms(table, rule, steps=parsed.steps)
+    turns = angular_steps(table, rule, steps=parsed.steps)
     result = NormSimulation(
         settings=parsed.model_dump(mode="json"),
         items=tuple(_items(parsed, table, predicted, rates)),
         groups=tuple(_groups(parsed, table, predicted, rates)),
         r2_log_norm=_defined(r_squared(np.log(table.norms), np.log(predicted))),
         spearman=_defined(spearman(predicted, table.norms)),
-        notes=tuple(_notes(parsed, rule, table, rates)),
+        beyond_law=int((turns > LARGEST_TURN).sum()),
+        notes=(*_outside(parsed, rule, table, predicted, turns), *_notes(parsed, rule, table, rates)),
     )
     if out is not None:
         write_text(out, result.to_json() + "\n")
@@ -264,6 +193,26 @@ def _groups(config: SimulationConfig, table: SimulatedTable, predicted: np.ndarr
                 noise=_mean(table.noises[rows]),
                 loss_drop=_mean(drops[rows]),
             )
+
+
+def _outside(config: SimulationConfig, rule: UpdateRule, table: SimulatedTable, predicted: np.ndarray, turns: np.ndarray) -> Iterator[str]:
+    """Where the laws are not for these settings, or these items not enough to judge them."""
+    beyond = turns > LARGEST_TURN
+    if beyond.any():
+        yield (
+            f"{int(beyond.sum())} of {config.items} items are beyond the laws, which hold for small angular steps: a gradient turned them "
+            f"by up to {turns.max():.3g} (tangent), where {LARGEST_TURN:g} costs 3% of the norm: lower learning_rate or raise start_norm"
+        )
+    if rule.is_adam:
+        early = memory_words(TrainingEvidence(optimizer="adamw", beta2=rule.beta2, lazy=rule.lazy, steps=config.steps))
+        if early:
+            yield early
+    if config.items < FEWEST_ITEMS:
+        yield f"{config.items} items are too few to judge a law by R2 or rank correlation: take at least {FEWEST_ITEMS}"
+    logs = np.log(table.norms)
+    missed = np.sqrt(np.mean((logs - np.log(predicted)) ** 2))
+    if missed > logs.std() > 0.0:
+        yield f"R2 is below 0: log norms differ by {logs.std():.2g} (standard deviation), and the law misses them by {missed:.2g}"
 
 
 def _notes(config: SimulationConfig, rule: UpdateRule, table: SimulatedTable, rates: np.ndarray) -> Iterator[str]:
