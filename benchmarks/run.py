@@ -22,8 +22,8 @@ from typing import Any
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
-# Hours long, with a page of its own: `make study`.
-PROFILES = ("study",)
+# Long, with pages of their own: `make study` and the commands that they name themselves.
+PROFILES = ("study", "norm_study", "packaged_models", "concepts")
 BEGIN, END = "<!-- results: written by benchmarks/run.py -->", "<!-- end of results -->"
 
 

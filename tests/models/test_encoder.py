@@ -233,7 +233,7 @@ def test_an_old_folder_loads_and_is_checked_by_what_it_has(folder):
         ({"dimensions": 7}, "its vectors have 384 dimensions, normwise.json says 7"),
         ({"similarity": "cosine"}, "normwise.json says cosine, which does not rank like dot"),
         ({"similarity": "cosine", "plain_similarity": "cosine"}, "its similarity, prompts or token limit are"),
-        ({"probe_tolerance": 1e9}, "probe_tolerance: expected 0.01 or below"),
+        ({"probe_tolerance": 1e9}, "probe_tolerance: Input should be less than or equal to 0.01"),
     ):
         kept = (folder / "normwise.json").read_text()
         change_json(folder, "normwise.json", **values)
