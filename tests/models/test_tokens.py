@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from normwise.models.encoder import Encoder
 from normwise.models.loading import load_plain
@@ -17,9 +17,11 @@ from normwise.workflows.inspect import inspect
 
 @pytest.fixture
 def static():
-    words = ["[UNK]", *(f"w{number}" for number in range(40))]
+    words = ["[UNK]", "[CLS]", *(f"w{number}" for number in range(40))]
     tokenizer = Tokenizer(models.WordLevel({word: row for row, word in enumerate(words)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    # It would add a token, and sentence-transformers tells it not to.
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
     weights = np.random.default_rng(0).normal(size=(len(words), 12)).astype(np.float32)
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)], device="cpu")
 

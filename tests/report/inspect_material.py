@@ -134,7 +134,7 @@ def usefulness_report(**changes: object) -> UsefulnessReport:
     )  # fmt: skip
     whole = UsefulnessReport(
         model="a-model", data="a-set", split="test", reranking=reranking, confidence=confidence,
-        summary=Usefulness(ranking=reranking.dot_minus_cosine, confidence=confidence.gains_beyond["e_aurc"]),
+        summary=Usefulness(ranking=reranking.dot_minus_cosine, beyond_length=between(0.0089), confidence=confidence.gains_beyond["e_aurc"]),
         notes=("a note of the queries",),
     )  # fmt: skip
     return whole.model_copy(update=changes)

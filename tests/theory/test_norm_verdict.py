@@ -163,11 +163,15 @@ def test_laws_are_those_of_the_table():
 def test_ranking_is_claimed_only_where_it_was_measured():
     for factors in ([factor()], [TOKENS], [factor("entropy", "uncertainty", 0.9), NO_TOKENS]):
         assert "ranking" not in judge(factors, SPREAD)[1].usable_for
-    _, better = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER))
+    _, better = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER, beyond_length=BETTER))
     assert (better.usable_for, better.next_step) == (("ranking",), "dot")
     assert "+0.0200 [+0.01, +0.03] nDCG@10" in better.text
-    _, both = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER, confidence=BETTER))
+    _, both = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER, beyond_length=BETTER, confidence=BETTER))
     assert (both.usable_for, both.next_step) == (("ranking", "confidence"), "one-sided")
+    for beyond, words in ((None, "the length was not controlled"), (UNSURE, "the length may do it as well"), (WORSE, "may do it as well")):
+        _, verdict = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER, beyond_length=beyond))
+        assert (verdict.usable_for, verdict.next_step) == ((), "dot")
+        assert words in verdict.text
     for ranking in (UNSURE, WORSE):
         _, verdict = judge([factor()], SPREAD, usefulness=Usefulness(ranking=ranking))
         assert (verdict.usable_for, verdict.next_step) == ((), "cosine")

@@ -103,10 +103,12 @@ class Usefulness(Record):
     """What was measured on relevance judgements; None where nothing was.
 
     `ranking` is nDCG@10 of dot minus cosine, `confidence` the gain that the norm brings as a feature in telling right
-    top hits from wrong ones (positive = better), each with its interval.
+    top hits from wrong ones (positive = better), each with its interval. `beyond_length` is nDCG@10 of re-ranking by a power of the norm
+    minus by a power of the token count: without it, or where it is not above 0, a gain in ranking may be the length's.
     """
 
     ranking: Interval | None = None
+    beyond_length: Interval | None = None
     confidence: Interval | None = None
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from normwise.core.norm_records import FactorAssociation, Strength
+from normwise.core.records import Interval
 from normwise.theory.association import LEAST_ROWS
 
 # A rank correlation of .1 is 1% of the rank variance: below it nobody's ranking or threshold changes.
@@ -90,6 +91,16 @@ def change(factor: FactorAssociation, figure: float) -> float:
         0.0197
     """
     return math.inf if factor.log_spread is None else SPAN * abs(figure) * factor.log_spread
+
+
+def above_zero(interval: Interval | None) -> bool:
+    """Return whether a figure is shown to be above 0: its whole interval is.
+
+    Example:
+        >>> above_zero(Interval(mean=0.1, ci_low=0.01, ci_high=0.2)), above_zero(None)
+        (True, False)
+    """
+    return interval is not None and interval.ci_low is not None and interval.ci_low > 0.0
 
 
 def with_own_figure(factors: Sequence[FactorAssociation]) -> list[FactorAssociation]:

@@ -28,6 +28,7 @@ from normwise.theory.association import EQUAL_WITHIN
 from normwise.theory.norm_findings import (
     DOMINANCE,
     LEAST_FOR_CONFIDENCE,
+    above_zero,
     excluded,
     inseparable,
     overlapping,
@@ -134,7 +135,8 @@ def _usable(
     ranking = usefulness.ranking if usefulness else None
     confidence = usefulness.confidence if usefulness else None
     uses: list[Use] = []
-    if ranking is not None and ranking.ci_low is not None and ranking.ci_low > 0.0:
+    beyond = usefulness.beyond_length if usefulness else None
+    if above_zero(ranking) and above_zero(beyond):
         uses.append("ranking")
     if confidence is not None:
         if confidence.ci_low is not None and confidence.ci_low > 0.0:
@@ -158,7 +160,8 @@ def _next_step(
     if label == "degenerate":
         nothing = norm.mean is None or norm.usable == 1
         return "recover" if normalized_input else "more data" if nothing else "cosine"
-    if "ranking" in usable:
+    # Dot is better where it was measured to be, whatever stands behind it.
+    if above_zero(usefulness.ranking if usefulness else None):
         # Same ranking as dot, and the scores of different queries stay comparable, which a confidence needs.
         return "one-sided" if "confidence" in usable else "dot"
     if "confidence" in usable:

@@ -13,6 +13,7 @@ from normwise.theory.norm_findings import (
     LEAST_EFFECT,
     SIGNIFICANCE,
     SPAN,
+    above_zero,
     excluded,
     farthest,
     inseparable,
@@ -242,8 +243,7 @@ def _use(verdict: NormVerdict, usefulness: Usefulness | None) -> str:
     for_ranking = (
         "no judgements were given, so a use for ranking is not claimed"
         if ranking is None
-        else f"dot minus cosine is {ranking.mean or 0.0:+.4f} {_span(ranking)} nDCG@10"
-        + ("" if "ranking" in verdict.usable_for else ", so the norm is not shown to help ranking")
+        else f"dot minus cosine is {ranking.mean or 0.0:+.4f} {_span(ranking)} nDCG@10{_beyond(verdict, ranking, usefulness)}"
     )
     if confidence is not None:
         shown = "" if "confidence" in verdict.usable_for else ", so it is not shown to help a confidence"
@@ -251,6 +251,19 @@ def _use(verdict: NormVerdict, usefulness: Usefulness | None) -> str:
     if "confidence" in verdict.usable_for:
         return f"Use: {for_ranking}; for confidence, since the norm follows a measured uncertainty"
     return f"Use: {for_ranking}; nothing shows a use for confidence"
+
+
+def _beyond(verdict: NormVerdict, ranking: Interval, usefulness: Usefulness | None) -> str:
+    """What stands between a difference of dot and cosine and a use of the norm."""
+    beyond = usefulness.beyond_length if usefulness else None
+    against = "" if beyond is None else f" (re-ranking by the norm minus by the token count: {beyond.mean or 0.0:+.4f} {_span(beyond)})"
+    if "ranking" in verdict.usable_for:
+        return f", and not for its length alone{against}"
+    if not above_zero(ranking):
+        return ", so the norm is not shown to help ranking"
+    if beyond is None:
+        return ", but the length was not controlled, so this may be the length's"
+    return f", but the length may do it as well{against}"
 
 
 def _span(interval: Interval) -> str:

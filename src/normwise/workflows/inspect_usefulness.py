@@ -151,7 +151,11 @@ def usefulness_of_vectors(
         split="given",
         reranking=reranking,
         confidence=confidence,
-        summary=Usefulness(ranking=reranking.dot_minus_cosine, confidence=_gain(confidence) if tokens is not None else None),
+        summary=Usefulness(
+            ranking=reranking.dot_minus_cosine,
+            beyond_length=reranking.norm_minus.get("length"),
+            confidence=_gain(confidence) if tokens is not None else None,
+        ),
         notes=tuple(notes),
     )
 
