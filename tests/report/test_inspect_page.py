@@ -614,3 +614,12 @@ def test_a_log_axis_has_ticks_inside_it(low, ratio):
 def test_short_log_axes_have_round_ticks():
     assert Scale(low=0.4, high=6.0, start=0, end=1, log=True).ticks() == [0.5, 1.0, 2.0, 5.0]
     assert Scale(low=5.1, high=6.3, start=0, end=1, log=True).ticks(count=4) == [5.5, 6.0]
+
+
+def test_a_factor_that_was_named_by_a_curve_shows_it_beside_its_correlation():
+    factors = norm_report().factors
+    bent = factors[0].model_copy(update={"curve": 0.8217, "partial_spearman": -0.156, "ci_low": -0.19, "ci_high": -0.12, "rows": 180000})
+    page = render_inspection(norm_report(factors=(bent, *factors[1:])))
+    assert page.count("not monotone: correlation ratio 0.822") == 1
+    assert "to 180,000 rows" in page
+    assert "not monotone: correlation ratio" not in render_inspection(norm_report())

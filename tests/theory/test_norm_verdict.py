@@ -94,7 +94,7 @@ def test_wide_intervals_are_undetermined_not_uninformative():
 def test_a_function_of_the_direction_still_tells_what_it_follows(radial):
     _, verdict = judge([TOKENS], SPREAD, radial=radial)
     assert (verdict.label, verdict.follows, verdict.next_step) == ("direction", ("tokens",), "cosine")
-    assert "not the same as uninformative; it follows tokens" in verdict.text
+    assert verdict.text.startswith("The norm follows tokens, and is a function of the direction: unit vectors contain it too.")
     assert "; it follows none of tokens: effects beyond 0.06 are excluded" in judge([NO_TOKENS], SPREAD, radial=radial)[1].text
 
 
@@ -172,10 +172,11 @@ def test_ranking_is_claimed_only_where_it_was_measured():
         _, verdict = judge([factor()], SPREAD, usefulness=Usefulness(ranking=BETTER, beyond_length=beyond))
         assert (verdict.usable_for, verdict.next_step) == ((), "dot")
         assert words in verdict.text
-    for ranking in (UNSURE, WORSE):
-        _, verdict = judge([factor()], SPREAD, usefulness=Usefulness(ranking=ranking))
+    for ranking, words in ((UNSURE, "not shown to help ranking"), (WORSE, "the norm makes this ranking worse")):
+        _, verdict = judge([factor()], SPREAD, usefulness=Usefulness(ranking=ranking, confidence=ranking))
         assert (verdict.usable_for, verdict.next_step) == ((), "cosine")
-        assert "not shown to help ranking" in verdict.text
+        assert words in verdict.text
+    assert "it makes a confidence worse" in verdict.text
     asked = judge([factor()], SPREAD)[1]
     assert asked.next_step == "evaluate"
     assert "normwise evaluate --similarity all" in asked.text

@@ -13,6 +13,7 @@ from normwise.report.cells import markup
 from normwise.report.forest import ForestRow, forest, interval_words
 from normwise.report.inspect_words import TESTS, held_words, p_words, settle, share, signed
 from normwise.report.usefulness_view import usefulness_view
+from normwise.theory.norm_findings import BENT
 
 _DISTRIBUTION = (
     ("mean", "Mean", ""),
@@ -151,8 +152,10 @@ def _factors_lead(report: InspectReport) -> str:
         if report.regime == "undetermined"
         else ""
     )
+    counts = [factor.rows for factor in report.factors] or [report.factor_rows]
+    on = words.counted(max(counts), "row") if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,} rows"
     return (
-        f"Rank correlations with the norm, on {words.counted(report.factor_rows, 'row')}. Partial: both sides lost what the held "
+        f"Rank correlations with the norm, on {on}. Partial: both sides lost what the held "
         f"factors explain. Intervals are 95%, p-values corrected for the number of factors.{sign}"
     )
 
@@ -171,6 +174,7 @@ def _factor_view(factor: FactorAssociation, report: InspectReport) -> dict[str, 
         "followed": factor.name in report.verdict.follows,
         "raw": signed(factor.spearman) if plain else words.geometry_number(factor.spearman),
         **_interval_parts("partial", partial, signs=plain),
+        "bent": _bent(factor, report),
         "p": p_words(factor.p_adjusted),
         "p_raw": p_words(factor.p_value),
         "held": settle(held_words(factor.controls, others)),
@@ -182,6 +186,14 @@ def _factor_view(factor: FactorAssociation, report: InspectReport) -> dict[str, 
         "own": share(factor.own_share),
         "rows": f"{factor.rows:,}",
     }
+
+
+def _bent(factor: FactorAssociation, report: InspectReport) -> str:
+    """The figure that a followed factor was named by, where that is a curve and not the correlation."""
+    curve = factor.curve
+    if factor.name not in report.verdict.follows or curve is None or curve <= BENT * abs(factor.partial_spearman or 0.0):
+        return ""
+    return f"not monotone: correlation ratio {words.geometry_number(curve)}"
 
 
 def _interval_parts(name: str, interval: Interval, *, signs: bool) -> dict[str, str]:

@@ -108,8 +108,10 @@ def _next(verdict: NormVerdict, factors: Sequence[FactorAssociation], norm: Norm
 
 def _what(verdict: NormVerdict, factors: Sequence[FactorAssociation], norm: NormDistribution, named: Sequence[FactorAssociation]) -> str:
     follows = " and ".join(factor.name for factor in named)
+    if verdict.label == "direction" and named:
+        return f"The norm follows {follows}, and is a function of the direction: unit vectors contain it too"
     if verdict.label == "direction":
-        return f"The norm is a function of the direction, which is not the same as uninformative; {_beside(factors, norm, follows)}"
+        return f"The norm is a function of the direction, which is not the same as uninformative; {_beside(factors, norm)}"
     if verdict.label == "mixed":
         return f"The norm follows several things: {follows}"
     if verdict.label == "uninformative":
@@ -123,10 +125,8 @@ def _what(verdict: NormVerdict, factors: Sequence[FactorAssociation], norm: Norm
     return f"The norm follows {kept}{means}{less}"
 
 
-def _beside(factors: Sequence[FactorAssociation], norm: NormDistribution, follows: str) -> str:
-    """What a norm follows that is a function of the direction anyway."""
-    if follows:
-        return f"it follows {follows}"
+def _beside(factors: Sequence[FactorAssociation], norm: NormDistribution) -> str:
+    """What a norm goes with that is a function of the direction, where no factor is named."""
     if excluded(factors) and not overlapping(factors) and not inseparable(factors):
         return f"it {_follows_none(factors)}"
     return f"what else goes with it cannot be told: {_why_open(factors, norm)}"
@@ -217,7 +217,7 @@ def _regime(regime: RegimeEvidence, named: Sequence[FactorAssociation]) -> str:
     if regime.regime == "undetermined" and not named:
         return "The regime is undetermined"
     if regime.regime == "undetermined":
-        return "The regime is undetermined, so the sign is given in the table only and must not be read as more than this model's"
+        return "The regime is undetermined, so the sign stands in the table of factors only, and says nothing beyond these vectors"
     bound = regime.regime in _BOUND
     without = [factor.name for factor in named if not factor.categorical and not _bent(factor) and (bound or factor.kind not in _WITH_LAW)]
     frequent = [factor.name for factor in named if factor.kind == "frequency"]
@@ -246,7 +246,9 @@ def _use(verdict: NormVerdict, usefulness: Usefulness | None) -> str:
         else f"dot minus cosine is {ranking.mean or 0.0:+.4f} {_span(ranking)} nDCG@10{_beyond(verdict, ranking, usefulness)}"
     )
     if confidence is not None:
-        shown = "" if "confidence" in verdict.usable_for else ", so it is not shown to help a confidence"
+        worse = confidence.ci_high is not None and confidence.ci_high < 0.0
+        unshown = ", so it makes a confidence worse" if worse else ", so it is not shown to help a confidence"
+        shown = "" if "confidence" in verdict.usable_for else unshown
         return f"Use: {for_ranking}; as a feature of a confidence it gains {confidence.mean or 0.0:+.4f} {_span(confidence)}{shown}"
     if "confidence" in verdict.usable_for:
         return f"Use: {for_ranking}; for confidence, since the norm follows a measured uncertainty"
@@ -259,6 +261,8 @@ def _beyond(verdict: NormVerdict, ranking: Interval, usefulness: Usefulness | No
     against = "" if beyond is None else f" (re-ranking by the norm minus by the token count: {beyond.mean or 0.0:+.4f} {_span(beyond)})"
     if "ranking" in verdict.usable_for:
         return f", and not for its length alone{against}"
+    if ranking.ci_high is not None and ranking.ci_high < 0.0:
+        return ", so the norm makes this ranking worse"
     if not above_zero(ranking):
         return ", so the norm is not shown to help ranking"
     if beyond is None:
