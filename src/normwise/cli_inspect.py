@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from normwise.core.norm_records import FactorAssociation, TrainingEvidence
     from normwise.core.records import Record
 
-_EXAMPLE = "Example: normwise inspect vectors.npy --factors factors.csv"
+_EXAMPLE = (
+    "Names of factors say what they are read as: tokens, n_words, doc_length (length); frequency, freq, count, popularity, views, "
+    "clicks, num_visits, rating_count (frequency); specificity, idf, depth, hyponyms, senses (specificity); uncertainty, entropy, "
+    "perplexity, ratings_sd, residual, correct (uncertainty). Whole words count, log_ before them does not.\n\n"
+    "Example: normwise inspect vectors.npy --factors factors.csv"
+)
 _TRAINING = {
     "optimizer": "--optimizer",
     "similarity": "--trained-with",
@@ -77,7 +82,7 @@ def inspect_norms(
         typer.Option("--recover-norms", metavar="MODEL", help="Give the raw norms of unit vectors back, by the model that made them."),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="NORMS.npy", help="Where --recover-norms writes.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what stands at --report or --out.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of every sample and of the bootstrap.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
 ) -> None:
@@ -104,8 +109,10 @@ def inspect_norms(
     def work() -> Record:
         if recover_norms is not None:
             return _recovered(source, recover_norms, out, settings, column=column, overwrite=overwrite, trust_remote_code=trust_remote_code)
-        if out is not None or overwrite:
-            raise InputError("--out and --overwrite belong to --recover-norms MODEL: give a model, or leave them out")
+        if out is not None:
+            raise InputError("--out belongs to --recover-norms MODEL: give a model, or leave it out")
+        if overwrite and report is None:
+            raise InputError("--overwrite replaces what stands at --report or --out: give one of them, or leave it out")
         training = training_evidence(**trained)
         from normwise.workflows.inspect import inspect as run
 
@@ -126,6 +133,7 @@ def inspect_norms(
             seed=seed,
             trust_remote_code=trust_remote_code,
             report=report,
+            overwrite=overwrite,
             command=shlex.join(["normwise", *sys.argv[1:]]),
         )
 

@@ -57,7 +57,7 @@ def norms(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE.json", help="Also write the result to a file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
 ) -> None:
-    """Train a table of free vectors on InfoNCE, and compare each norm with the one that its optimizer's law predicts."""
+    """Train a table of free vectors on InfoNCE, and compare each norm with what its optimizer's law makes of its measured gradients."""
     given = {
         "items": items,
         "steps": steps,
@@ -110,6 +110,7 @@ def _show(result: Any) -> None:
     ]
     cli_tables.show_rows("Norms, measured and predicted", rows)
     console = cli_tables.stdout_console()
+    console.print(result.error_words)
     for words, value in (("R2 of log norm", result.r2_log_norm), ("Spearman", result.spearman)):
         console.print(f"{words}, predicted against measured over items: {'undefined' if value is None else f'{value:.3f}'}")
     if result.beyond_law:

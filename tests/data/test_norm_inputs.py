@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import struct
 
 import numpy as np
@@ -335,9 +336,15 @@ def test_factors_are_numbers_or_names(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n", r"f.csv, row 1 \(line 3\), column b is nan: expected a finite number"),
+        ("a,b\n1,2\n3,nan\n", r"f.csv, row 1 \(line 3\), column b is nan: expected a finite number; missing values are not allowed"),
         ("a,b\n1,2\n3,inf\n", r"row 1 \(line 3\), column b is inf"),
-        ("a,b\n1,2\n3,\n", r"row 1 \(line 3\), column b is empty"),
+        (
+            "a,b\n1,2\n3,\n",
+            r"row 1 \(line 3\), column b is empty: missing values are not allowed: fill them, drop the rows",
+        ),
+        ("a,b\n1,2\n3,N/A\n", r"f.csv, row 1 \(line 3\), column b is 'N/A', and other rows hold numbers: missing values are not allowed"),
+        ("a,b\n1,-\n3,7\n", r"row 0 \(line 2\), column b is '-', and other rows hold numbers: missing values are not allowed"),
+        ("0.5,12\n1,2\n3,4\n", r"f.csv: all names of columns are numbers \(0.5, 12\): is the first line a header\?"),
         ("a,b\n1,2\n", "f.csv has 1 rows of factors for 2 vectors"),
         ("a,b\n1,2\n3,4\n5,6\n", "f.csv has 3 rows of factors for 2 vectors"),
         ("a,b\n1,2\n3\n", r"row 1 \(line 3\): 1 cells for 2 columns"),
@@ -360,6 +367,28 @@ def test_bad_factors_are_named_by_row_and_column(tmp_path, text, message):
     (tmp_path / "f.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_factors(tmp_path / "f.csv", rows=2)
+
+
+def test_a_missing_value_that_most_rows_have_is_no_name(tmp_path):
+    (tmp_path / "f.csv").write_text("a\nn/a\nn/a\n3\n")
+    with pytest.raises(InputError, match=r"row 0 \(line 2\), column a is 'n/a' \(and 1 more\), .*: missing values are not allowed"):
+        read_factors(tmp_path / "f.csv", rows=3)
+    # Among names it may be one.
+    (tmp_path / "f.csv").write_text("a\nn/a\nx\nx\n")
+    assert read_factors(tmp_path / "f.csv", rows=3)["a"].tolist() == ["n/a", "x", "x"]
+
+
+def test_numbers_in_a_row_are_told_the_way_to_rows(tmp_path):
+    path = tmp_path / "flat.npy"
+    np.save(path, np.ones(6))
+    with pytest.raises(InputError, match=r"has shape \(6,\); .*numpy\.load\('.*flat\.npy'\)\.reshape\(-1, D\)") as refused:
+        open_vectors(path)
+    way = re.findall(r"numpy\.load\(\S+\)\.reshape\([-1, D]+\)", str(refused.value))
+    for written, shape in zip(way, ((2, 3), (1, 6)), strict=True):
+        assert eval(written, {"numpy": np, "D": 3}).shape == shape
+    np.save(path, np.ones((2, 3, 4)))
+    with pytest.raises(InputError, match="expected two dimensions: rows of vectors$"):
+        open_vectors(path)
 
 
 def test_lines_are_counted_as_an_editor_does_and_rows_as_vectors_are(tmp_path):

@@ -140,6 +140,30 @@ def test_messages_name_the_file_and_count_rows_from_zero(make_small, tmp_path):
             recover_norms(open_vectors(tmp_path / "u.npy").rows, st)
 
 
+def test_messages_name_the_model(make_small, tmp_path):
+    st = make_small()
+    unit, _ = split(probe_vectors(st))
+    np.save(tmp_path / "u.npy", -unit)
+    with pytest.raises(InputError, match=r"^u\.npy, row 0 cannot be a vector of org/other: "):
+        recover_norms(open_vectors(tmp_path / "u.npy").rows, st, model="org/other")
+    np.save(tmp_path / "u.npy", unit[:, :64])
+    with pytest.raises(InputError, match=r"^u\.npy of shape \([0-9]+, 64\) cannot be vectors of org/other, which have 384 dimensions"):
+        recover_norms(open_vectors(tmp_path / "u.npy").rows, st, model="org/other")
+
+
+@pytest.mark.parametrize("small", [1.0, 2.0**-12], ids=["usual values", "below the smallest normal number"])
+def test_half_precision_is_named_as_what_it_is(make_small, small):
+    st = make_small(layers=None)
+    unit, _ = split(np.concatenate([probe_vectors(st)] * 20))
+    # Numbers of float16 that small are whole steps, and equal themselves at 8 decimals whatever they went through.
+    unit[:, :8] *= np.float32(small)
+    half = renormalized(unit).astype(np.float16)
+    with pytest.raises(InputError, match="norms cannot be recovered from float16: rounding"):
+        recover_norms(half, st)
+    with pytest.raises(InputError, match="from vectors stored as float16 whose values carry 4 decimals only"):
+        recover_norms(np.round(renormalized(unit), 4).astype(np.float16), st)
+
+
 def test_half_precision_is_bounded_where_it_carries_the_tie(make_decoder):
     st = make_decoder("lasttoken")
     unit, norms = split(probe_vectors(st))
@@ -194,11 +218,11 @@ def test_whole_numbers_are_refused_before_the_model_is_looked_at():
 def test_vectors_that_do_not_fit_are_refused(make_small):
     st = make_small()
     unit, _ = split(probe_vectors(st))
-    with pytest.raises(InputError, match="this model's have 384 dimensions"):
+    with pytest.raises(InputError, match=r"^vectors of shape \([0-9]+, 100\) cannot be vectors of this model, which have 384 dimensions"):
         recover_norms(unit[:, :100].copy(), st)
     with pytest.raises(InputError, match="row 1 has length 2; expected 1: .*those of other vectors are their lengths"):
         recover_norms(unit * np.where(np.arange(len(unit)) == 1, 2.0, 1.0)[:, None].astype(np.float32), st)
-    with pytest.raises(InputError, match="row 2 is no vector of this model: its norm would be -.*whose norms are about"):
+    with pytest.raises(InputError, match=r"row 2 cannot be a vector of this model: .*norms about [0-9.]+\) its norm would be negative;"):
         recover_norms(np.where(np.arange(len(unit)) == 2, -1.0, 1.0)[:, None].astype(np.float32) * unit, st)
 
 
@@ -206,7 +230,7 @@ def test_vectors_of_another_model_are_refused_whatever_the_sign_of_what_would_co
     st = make_small(layers=None)
     random = renormalized(np.random.default_rng(0).normal(size=(40, 384)))
     for sign in (1, -1):
-        with pytest.raises(InputError, match="row 0 is no vector of this model: its norm would be"):
+        with pytest.raises(InputError, match="row 0 cannot be a vector of this model: .* its norm would be (negative|more|less)"):
             recover_norms(sign * random[:1], st)
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
-from normwise.core.track_records import NormTrack, OptimizerSettings
+from normwise.core.track_records import NormFit, NormTrack, OptimizerSettings
 from normwise.theory.adaptive import predicted_norm_adam
 from normwise.theory.equilibria import predicted_norm_sgd
 from normwise.theory.gradient_stream import GradientStream
@@ -61,6 +61,7 @@ def test_fits_say_nothing_fitted_and_fitted_apart():
     assert fit.r2_fitted == pytest.approx(1.0)
     assert fit.r2 is not None
     assert fit.r2 < 0
+    assert fit_of(real, 1.1 * real).error_log_norm == pytest.approx(np.log(1.1))
     assert fit_of(real, np.where(np.arange(50) < 48, np.nan, 1.0)).r2 is None
 
 
@@ -116,3 +117,31 @@ def test_a_track_says_what_does_not_hold():
     assert any("the loss sees norms" in note for note in track_of(_run(radial_share=0.4)).notes)
     with pytest.raises(InputError, match="no optimizer step was seen"):
         track_of(_run(learning_rates=np.array([])))
+
+
+def test_shared_weights_make_the_law_a_yardstick():
+    assert not any("yardstick" in note for note in track_of(_run()).notes)
+    assert any("yardstick here and not a truth" in note for note in track_of(_run(shared=True)).notes)
+    without_law = OptimizerSettings(name=None, learning_rate=0.1)
+    assert not any("yardstick" in note for note in track_of(_run(shared=True, settings=without_law)).notes)
+
+
+def test_a_run_within_adams_memory_says_so():
+    for shared, rest in ((False, "larger gradients of the start"), (True, "the law is not for so short a run")):
+        (early,) = [note for note in track_of(_run(settings=ADAMW, shared=shared)).notes if "remembers" in note]
+        assert "about 1/(1 - beta2) = 100 steps, and 4 are fewer than 5 times that" in early
+        assert rest in early
+    long = track_of(_run(steps=500, settings=ADAMW))
+    assert not any("remembers" in note for note in long.notes)
+    assert not any("remembers" in note for note in track_of(_run()).notes)
+
+
+def test_a_track_is_summed_up_in_words():
+    track = track_of(_run(shared=True))
+    law, frequency, length, *notes = track.words.splitlines()
+    assert law.startswith("law (2 items): ")
+    assert frequency == "frequency alone (3 items): R2 undefined out of fold, rank correlation undefined"
+    assert length.startswith("length alone (3 items): ")
+    assert notes == [f"note: {note}" for note in track.notes]
+    judged = track.model_copy(update={"law": NormFit(items=30, r2=-28.0, spearman=0.125, error_log_norm=0.4567)})
+    assert judged.words.startswith("law (30 items): error of log norm 0.457, R2 -28, rank correlation 0.125\n")

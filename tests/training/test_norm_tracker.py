@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +24,7 @@ from normwise.training.norm_tracker import NormTracker
 from normwise.training.optimizer_reading import optimizer_settings, owning_group
 from normwise.training.tracked_items import TrackedRows, TrackedTexts, row_keys
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "norms.md"
 WORDS = [f"w{n}" for n in range(24)]
 
 
@@ -56,6 +60,12 @@ def train(model, folder, *, trackers=(), optimizer=None, steps=30, **settings):
     )
     trainer.train()
     return model[0].embedding.weight.detach().clone()
+
+
+def guide_examples():
+    """The Python of the guide's section on tracking: a trainer, a plain loop, and what goes into inspect."""
+    text = GUIDE.read_text(encoding="utf-8").split("## Tracking a training\n")[1].split("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", text, flags=re.S)
 
 
 def sgd(**settings):
@@ -134,6 +144,34 @@ def test_adamw_is_read_from_the_trainer_and_predicted_by_its_own_law(tmp_path):
     assert (track.optimizer.name, track.optimizer.weight_decay, track.optimizer.beta2) == ("adamw", 0.1, 0.999)
     assert track.optimizer.learning_rate == pytest.approx(0.01 * np.mean([1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6]))
     assert all(item.predicted_norm is not None for item in track.items if item.visits)
+    assert any("remembers about 1/(1 - beta2) = 1,000 steps, and 6 are fewer" in note for note in track.notes)
+    assert not any("yardstick" in note for note in track.notes)
+
+
+def test_texts_that_share_weights_are_told_from_single_tokens_and_rows():
+    model = table_model()
+    weight = model[0].embedding.weight
+    wide = TrackedTexts(model, ["w1 w2", "w3"])
+    for items, shared in ((TrackedTexts(model, ["w1", "w2"]), False), (TrackedRows(weight, [1, 2]), False), (wide, True)):
+        tracker = NormTracker(items)
+        with tracker.watching():
+            vectors = model(model.preprocess(["w1 w2", "w1", "w3"]))["sentence_embedding"]
+            nn.functional.normalize(vectors, dim=1)[:, 0].sum().backward()
+            tracker.before_step(torch.optim.SGD([weight], lr=0.1))
+        assert any("yardstick" in note for note in tracker.result().notes) is shared
+
+
+def test_the_guides_plain_loop_and_its_way_into_inspect_run(capsys):
+    _, loop, inspection = guide_examples()
+    names = {}
+    exec(loop, names)  # the guide's own code
+    exec(inspection, names)
+    track = names["track"]
+    assert track.law.r2 > 0.9
+    # The law had something to predict: all norms were 1 at the start.
+    assert np.mean([item.norm / item.initial_norm for item in track.items]) > 1.05
+    assert capsys.readouterr().out.startswith("law (200 items): ")
+    assert names["report"].n == 400
 
 
 def test_a_plain_loop_and_a_gradient_by_hand():
@@ -288,6 +326,23 @@ def test_a_real_encoder_is_tracked_and_its_weights_are_bit_equal(base_folder, tm
     assert track.items[0].length == 4.0
     raw = model.encode(texts, convert_to_numpy=True)
     assert np.allclose([item.norm for item in track.items], np.linalg.norm(raw, axis=1), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
+def test_the_guides_trainer_runs_and_says_what_does_not_hold(base_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_DISABLED", "true")
+    trainer = guide_examples()[0]
+    name = '"sentence-transformers/all-MiniLM-L6-v2"'
+    assert name in trainer
+    names = {}
+    exec(trainer.replace(name, repr(str(base_folder))), names)  # the guide's own code, on a smaller model
+    track = names["track"]
+    assert len(track.items) == 8
+    assert sum("yardstick" in note for note in track.notes) == 1
+    assert any("the law is not for so short a run" in note for note in track.notes)
+    assert "law (8 items): " in capsys.readouterr().out
 
 
 @pytest.mark.slow

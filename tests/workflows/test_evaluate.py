@@ -13,7 +13,7 @@ from normwise.core.similarity import Similarity
 from normwise.data.sets import Corpus, Judged, RetrievalData
 from normwise.theory.directions import normalize
 from normwise.theory.ranking import metrics_per_query
-from normwise.workflows.evaluate import evaluate, evaluate_vectors
+from normwise.workflows.evaluate import check_report, evaluate, evaluate_vectors
 from normwise.workflows.ranked import rank
 
 WIDTH = 6
@@ -311,6 +311,19 @@ def test_a_report_is_written_once(tmp_path):
         evaluate_vectors(x, x, report=tmp_path / "page.html")
     with pytest.raises(InputError, match=r"x\.html cannot be made: .*page\.html is no folder"):
         evaluate_vectors(x, x, report=tmp_path / "page.html" / "x.html")
+
+
+def test_only_a_page_is_replaced(tmp_path):
+    page, other = tmp_path / "page.html", tmp_path / "x.npy"
+    page.write_text("\n<!DOCTYPE html>\n<html></html>")
+    np.save(other, np.ones(3))
+    check_report(page, overwrite=True)
+    check_report(tmp_path / "new.html", overwrite=True)
+    with pytest.raises(InputError, match="page.html exists already: pass --overwrite to replace it"):
+        check_report(page, overwrite=False)
+    for taken in (other, tmp_path):
+        with pytest.raises(InputError, match="is no page, and nothing else is replaced"):
+            check_report(taken, overwrite=True)
 
 
 ONES = np.ones((2, 3))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from normwise.core.errors import InputError
 from normwise.core.inspect_records import InspectReport, RecoveryResult
 from normwise.core.norm_records import LABELS
 from normwise.theory.association import associations
+from normwise.theory.factor_reading import known_kind
 from normwise.theory.norm_summary import scan_rows
 from normwise.theory.partial_rank import holm_adjusted
 from normwise.workflows.inspect import inspect, raw_norm_recipes, recover
@@ -423,7 +425,8 @@ def test_settings_of_the_training_are_checked(settings, message):
 def test_the_command_refuses_options_that_would_say_nothing(ran, tmp_path):
     np.save(tmp_path / "x.npy", vectors(40))
     for arguments, message in (
-        (["--out", "y.npy"], "belong to --recover-norms"),
+        (["--out", "y.npy"], "--out belongs to --recover-norms"),
+        (["--overwrite"], "--overwrite replaces what stands at --report or --out"),
         (["--recover-norms", "m"], "needs --out NORMS.npy"),
         (
             ["--recover-norms", "m", "--out", "y.npy", "--texts", "t.txt", "--lazy"],
@@ -443,6 +446,47 @@ def test_the_table_on_a_terminal_has_verdict_factors_and_errors(ran, tmp_path):
     shown = ran(tmp_path / "x.npy", "--factors", tmp_path / "f.csv", "--optimizer", "adam").stdout
     for part in ("verdict: ", "regime: adam", "norm: mean", "year", "mean_cosine", "±", "on a sample of 400 rows (seed 0)"):
         assert part in shown
+
+
+def test_a_page_is_replaced_where_it_is_asked_for(ran, tmp_path):
+    np.save(tmp_path / "x.npy", vectors(40))
+    page = tmp_path / "norms.html"
+    assert ran(tmp_path / "x.npy", "--report", page).exit_code == 0
+    first = page.read_text()
+    again = ran(tmp_path / "x.npy", "--report", page, "--seed", "7")
+    assert again.exit_code == 2
+    assert "norms.html exists already: pass --overwrite" in again.stderr.replace("\n", " ")
+    assert page.read_text() == first
+    assert ran(tmp_path / "x.npy", "--report", page, "--overwrite", "--seed", "7").exit_code == 0
+    assert page.read_text() != first
+
+
+def test_numbers_of_no_known_kind_are_told_once():
+    x, rng = vectors(100), np.random.default_rng(0)
+    given = {name: rng.normal(size=100) for name in ("price", "year", "freq")} | {
+        "kind": np.array(["a", "b"] * 50),
+        "sold": np.arange(100) % 2,
+    }
+    told = [note for note in inspect(x, factors=given).notes if "of no known kind" in note]
+    assert len(told) == 1
+    assert told[0].startswith("price, year: of no known kind")
+    many = inspect(x, factors={f"x{place}": rng.normal(size=100) for place in range(7)}).notes
+    assert any(note.startswith("x0, x1, x2, x3, x4 and 2 more: of no known kind") for note in many)
+    assert not any("of no known kind" in note for note in inspect(x, factors={"num_tokens": given["freq"]}).notes)
+
+
+def test_a_column_of_free_text_is_named_with_its_file(tmp_path):
+    (tmp_path / "f.csv").write_text("title\n" + "\n".join(f"story {row}" for row in range(100)) + "\n")
+    with pytest.raises(InputError, match="f.csv: factor 'title' holds 100 different texts in 100 rows; .* the first text is 'story 0'"):
+        inspect(vectors(100), factors=tmp_path / "f.csv")
+
+
+def test_the_help_lists_names_that_are_read_so(ran):
+    shown = " ".join(ran("--help").stdout.split())
+    listed = re.findall(r"[:;] ([a-z_, ]+) \((length|frequency|specificity|uncertainty)\)", shown)
+    assert {kind for _, kind in listed} == {"length", "frequency", "specificity", "uncertainty"}
+    for names, kind in listed:
+        assert {known_kind(name) for name in names.split(", ")} == {kind}
 
 
 def test_recipes_name_the_file():

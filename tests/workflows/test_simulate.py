@@ -28,6 +28,7 @@ def test_noise_is_predicted_item_by_item():
     log_measured = np.log(measured)
     by_hand = 1 - ((log_measured - np.log(predicted)) ** 2).sum() / ((log_measured - log_measured.mean()) ** 2).sum()
     assert found.r2_log_norm == pytest.approx(by_hand, rel=1e-12)
+    assert found.error_log_norm == pytest.approx(np.sqrt(((log_measured - np.log(predicted)) ** 2).mean()), rel=1e-12)
     assert all(item.kappa is None and item.loss_drop is None for item in found.items)
 
 
@@ -106,7 +107,10 @@ def test_the_command_prints_a_table_of_groups():
     assert "predicted_norm" in result.stdout
     assert "R2 of log norm, predicted against measured over items: " in result.stdout
     assert "Spearman" in result.stdout
-    assert "note: equilibrium takes several times 125 steps; the run has 30" in result.stdout
+    assert result.stdout.index("the law is within ") < result.stdout.index("R2 of log norm")
+    printed = " ".join(result.stdout.split())
+    assert "note: too short for equilibrium, which takes about 5 times 125 steps: the run has 30; the law counts that in" in printed
+    assert "gradients as measured in this run, and not its norm: it is no forecast from settings alone" in printed
     assert "given_second_moment" not in result.stdout
     assert "simulating 40 items" in result.stderr
 
@@ -165,7 +169,11 @@ def test_bad_arguments_end_with_exit_code_2_and_no_result(arguments, words):
             50,
             ["50 of 50 items are beyond the laws", "lower learning_rate", "R2 is below 0"],
         ),
-        ({"items": 2, "steps": 1}, 2, ["2 items are too few to judge a law by R2 or rank correlation: take at least 20", "R2 is below 0"]),
+        (
+            {"items": 2, "steps": 1},
+            2,
+            ["2 items are too few to judge a law by R2 or rank correlation: take at least 20", "say little here"],
+        ),
         ({"optimizer": "adam", "learning_rate": 1e9, "steps": 50, "items": 50}, 50, ["beyond the laws", "Adam's second moment remembers"]),
     ],
 )
@@ -178,6 +186,35 @@ def test_far_outside_the_law_it_says_so(settings, beyond, words):
     printed = " ".join(result.stdout.split())
     assert f"{beyond} of {beyond} items are outside what the law is for" in printed
     assert all(part in printed for part in words)
+
+
+def test_norms_that_hardly_differ_are_judged_by_the_error_and_not_by_r2():
+    settings = {"items": 60, "steps": 1000, "width": 16, "second_moment": (1.0, 4.0), "optimizer": "adamw", "beta2": 0.99}
+    found = simulate_norms(settings | {"learning_rate": 0.003, "weight_decay": 0.4, "zipf": 0.3})
+    assert found.r2_log_norm < 0.5
+    assert found.error_log_norm < 0.05
+    assert found.error_words.startswith("the law is within ")
+    assert any("R2 and rank correlation say little here" in note for note in found.notes)
+    assert any("start and visits" in note and "nothing else" in note for note in found.notes)
+    assert not any("R2 is below 0" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("lazy", "who"), [(False, "the run has 600"), (True, "the rarest item has 600")])
+def test_whether_a_run_reached_equilibrium_is_said_only_where_it_did_not(lazy, who):
+    settings = {"items": 20, "width": 8, "second_moment": (1.0,), "weight_decay": 0.02, "lazy": lazy}
+    short, enough = (simulate_norms(settings | {"steps": steps}) for steps in (600, 630))
+    assert any("too short for equilibrium" in note and who in note for note in short.notes)
+    assert not any("equilibrium" in note for note in enough.notes)
+    assert not any("predictions are high" in note for note in short.notes)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(0.013, "the law is within 1.3% ("), (0.00042, "within 0.042% ("), (2.5, "the law misses log norms by 2.5 ("), (None, "not known")],
+)
+def test_the_error_is_put_into_words(error, words):
+    found = NormSimulation(settings={}, items=(), groups=(), error_log_norm=error, r2_log_norm=None, spearman=None)
+    assert words in found.error_words
 
 
 def test_inside_the_law_nothing_of_this_is_said():

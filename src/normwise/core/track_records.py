@@ -74,12 +74,14 @@ class NormFit(Record):
             baseline the prediction is out of fold.
         spearman: rank correlation; for a baseline, with the factor itself.
         r2_fitted: squared correlation of logs: what r2 would be at best with an offset and a slope fitted in sample.
+        error_log_norm: of the law: sqrt(mean (log r - log predicted)^2); .02 is 2% of the norm.
     """
 
     items: int
     r2: float | None
     spearman: float | None
     r2_fitted: float | None = None
+    error_log_norm: float | None = None
 
 
 class NormTrack(Record):
@@ -109,6 +111,30 @@ class NormTrack(Record):
     clipped_share: float = 0.0
     notes: tuple[str, ...] = ()
 
+    @property
+    def words(self) -> str:
+        """What came out, in a few lines: how near the law is, what frequency and length alone give, and the notes.
+
+        Example:
+            >>> sgd = OptimizerSettings(name="sgd", learning_rate=0.1)
+            >>> law = NormFit(items=40, r2=0.97, spearman=0.98, error_log_norm=0.02)
+            >>> few = NormFit(items=40, r2=0.5, spearman=0.7)
+            >>> track = NormTrack(steps=5, width=8, optimizer=sgd, items=(), law=law, baselines={"frequency": few})
+            >>> print(track.words)
+            law (40 items): error of log norm 0.02, R2 0.97, rank correlation 0.98
+            frequency alone (40 items): R2 0.5 out of fold, rank correlation 0.7
+        """
+        error = "" if self.law.error_log_norm is None else f"error of log norm {_figure(self.law.error_log_norm)}, "
+        lines = [
+            f"law ({self.law.items} items): {error}R2 {_figure(self.law.r2)}, rank correlation {_figure(self.law.spearman)}",
+            *(
+                f"{name} alone ({fit.items} items): R2 {_figure(fit.r2)} out of fold, rank correlation {_figure(fit.spearman)}"
+                for name, fit in self.baselines.items()
+            ),
+            *(f"note: {note}" for note in self.notes),
+        ]
+        return "\n".join(lines)
+
     def training_evidence(self) -> TrainingEvidence:
         """What `normwise inspect` can use of it to name the regime.
 
@@ -129,3 +155,7 @@ class NormTrack(Record):
             predicted_spearman=self.law.spearman,
             predicted_r2=self.law.r2,
         )
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3g}"

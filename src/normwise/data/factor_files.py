@@ -17,6 +17,7 @@ from normwise.data.lines import read_table
 from normwise.data.opening import user_path
 from normwise.data.text_files import row_place
 
+_SHOWN_NAMES = 4
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 # Writings of numbers that a csv file does not have, the first that fits, and what to do about them.
 _WRITINGS = (
@@ -28,6 +29,9 @@ _WRITINGS = (
     (re.compile(r"=.+"), "looks like a formula: save its value"),
     (re.compile(r"[+-]?[\d.]+\s*%"), "looks like a percentage: write the bare number"),
 )
+# How tables write that a value is missing.
+_MISSING = frozenset({"na", "n/a", "#n/a", "#na", "nan", "<na>", "null", "none", "nil", "missing", "unknown", "-", "--", "?", "."})
+_MEND = "missing values are not allowed: fill them, drop the rows from vectors and factors alike, or leave the column out"
 _RULE = "a first line of names, then one row per vector, in the order of the vectors"
 
 
@@ -35,7 +39,7 @@ def read_factors(path: str | Path, *, rows: int) -> dict[str, np.ndarray]:
     """Read factors by name.
 
     A column whose cells are all numbers is numeric; one without any number is categorical. A mixture is refused, since
-    it could be either.
+    it could be either, and so is a first line of numbers only, which would be a row that is taken for names.
 
     Args:
         path: a .csv or .tsv file (`.gz` allowed).
@@ -45,9 +49,9 @@ def read_factors(path: str | Path, *, rows: int) -> dict[str, np.ndarray]:
         name -> (N,) float64, or (N,) str for a categorical one.
 
     Raises:
-        InputError: blank or repeated names, another number of rows, another separator, an empty cell, NaN or infinity, a
-            number in another writing (decimal comma, thousands, formula), or a mixture; the message names file, row, line and
-            column (see `row_place`).
+        InputError: blank or repeated names, names that all are numbers, another number of rows, another separator, an empty
+            cell or another missing value, NaN or infinity, a number in another writing (decimal comma, thousands, formula), or
+            a mixture; the message names file, row, line and column (see `row_place`).
 
     Example:
         >>> read_factors("gone.csv", rows=3)
@@ -88,6 +92,9 @@ def _names(path: Path, row: list[str]) -> list[str]:
     names = [cell.strip() for cell in row]
     if any(not name for name in names):
         raise InputError(f"{path}: a column has a blank name (the index of a pandas table? save with index=False): expected {_RULE}")
+    if all(_number(name) is not None for name in names):
+        shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+        raise InputError(f"{path}: all names of columns are numbers ({shown:.60}): is the first line a header? expected {_RULE}")
     if len(set(names)) != len(names):
         raise InputError(f"{path}: column {next(name for name in names if names.count(name) > 1)!r} stands twice: keep one")
     return names
@@ -114,10 +121,11 @@ def _column(path: Path, name: str, cells: list[str], lines: list[int]) -> np.nda
     for row, (line, cell) in enumerate(zip(lines, cells, strict=True)):
         where = f"{path}, {row_place(row, line)}, column {name}"
         if not cell:
-            raise InputError(f"{where} is empty: a factor is needed for every vector; leave the column out, or inspect the other rows only")
+            raise InputError(f"{where} is empty: {_MEND}")
         number = _number(cell)
         if number is not None and not math.isfinite(number):
-            raise InputError(f"{where} is {cell}: expected a finite number; leave the column out, or inspect the other rows only")
+            what = f"expected a finite number; {_MEND}" if math.isnan(number) else "expected a finite number, or leave the column out"
+            raise InputError(f"{where} is {cell}: {what}")
         numbers.append(number)
     known = [number for number in numbers if number is not None]
     if len(known) == len(numbers):
@@ -125,11 +133,21 @@ def _column(path: Path, name: str, cells: list[str], lines: list[int]) -> np.nda
     _refuse_writing(path, name, cells, lines)
     if not known:
         return np.array(cells, dtype=np.str_)
+    missing = [row for row, number in enumerate(numbers) if number is None and cells[row].lower() in _MISSING]
+    if missing and len(missing) + len(known) == len(numbers):
+        row = missing[0]
+        others = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+        raise InputError(
+            f"{path}, {row_place(row, lines[row])}, column {name} is {cells[row]!r}{others}, and other rows hold numbers: {_MEND}"
+        )
     odd = numbers.index(None) if len(known) * 2 >= len(numbers) else next(i for i, n in enumerate(numbers) if n is not None)
-    kind, other = ("no number", "numbers") if numbers[odd] is None else ("a number", "names")
+    kind, other, mend = (
+        ("no number", "numbers", f"write a number there; where none is known, {_MEND}")
+        if numbers[odd] is None
+        else ("a number", "names", "make all numbers, or put a letter before each to make all names")
+    )
     raise InputError(
-        f"{path}, {row_place(odd, lines[odd])}, column {name}: {cells[odd]!r:.40} is {kind}, and other rows hold {other}: make all "
-        "numbers, or put a letter before each to make all names"
+        f"{path}, {row_place(odd, lines[odd])}, column {name}: {cells[odd]!r:.40} is {kind}, and other rows hold {other}: {mend}"
     )
 
 

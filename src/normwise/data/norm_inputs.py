@@ -100,8 +100,8 @@ def array_input(vectors: np.ndarray, *, name: str = "array") -> VectorInput:
         >>> array_input(np.ones(3))
         Traceback (most recent call last):
         ...
-        normwise.core.errors.InputError: array has shape (3,); expected two dimensions: rows of vectors
-    """
+        normwise.core.errors.InputError: array has shape (3,); expected two dimensions: rows of vectors. Make it two: .reshape(-1, D) of vectors of D dimensions one after the other, or .reshape(1, -1) of one vector
+    """  # noqa: E501 - the message is one line
     _check_shape(name, vectors.shape, vectors.dtype)
     if isinstance(vectors, np.ma.MaskedArray):
         vectors = _unmasked(vectors, name)
@@ -157,16 +157,18 @@ def _open_npy(path: Path) -> FileRows:
     with reading(path), path.open("rb") as file:
         shape, in_columns, dtype = npy_header(file, path)
         offset = file.tell()
-    _check_shape(str(path), shape, dtype)
+    _check_shape(str(path), shape, dtype, opened=f"numpy.load({str(path)!r})")
     refuse_other_size(path, offset + math.prod(shape) * dtype.itemsize, shape=shape, dtype=dtype)
     return FileRows(path, offset=offset, shape=(shape[0], shape[1]), stored=dtype.str, in_columns=in_columns)
 
 
-def _check_shape(name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
+def _check_shape(name: str, shape: tuple[int, ...], dtype: np.dtype, *, opened: str = "") -> None:
     if dtype.hasobject:
         raise InputError(f"{name} holds Python objects, which are never opened; {_SAVE} from a float array")
     if len(shape) != 2:
-        raise InputError(f"{name} has shape {shape}; expected two dimensions: rows of vectors")
+        one = f"{opened}.reshape(1, -1) of one vector"
+        flat = f". Make it two: {opened}.reshape(-1, D) of vectors of D dimensions one after the other, or {one}"
+        raise InputError(f"{name} has shape {shape}; expected two dimensions: rows of vectors{flat if len(shape) == 1 else ''}")
     if dtype.kind in "iu":
         raise InputError(
             f"{name} holds {dtype}; expected float16, float32 or float64: vectors quantized to whole numbers have lost their norms, "

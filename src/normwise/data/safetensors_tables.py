@@ -171,4 +171,4 @@ def _choose(path: Path, tensors: Mapping[str, TensorPlace]) -> str:
     listed = sorted(likely or flat, key=lambda name: -flat[name].shape[0])
     shown = ", ".join(f"{name} {flat[name].shape}" for name in listed[:_SHOWN]) or "none with two dimensions"
     came = f"{len(likely)} look like one" if likely else "no name says so"
-    raise InputError(f"{path}: which tensor is the embedding table? {came}: {shown}; name it as table")
+    raise InputError(f"{path}: which tensor is the embedding table? {came}: {shown}; name it with --table (table= in Python)")

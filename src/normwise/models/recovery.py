@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +87,7 @@ def closed_form(st: SentenceTransformer) -> ClosedForm:
     return ClosedForm(constraint, error, norm, report.words)
 
 
-def recover_norms(rows: Rows, st: SentenceTransformer, *, epsilon: float | None = None) -> RecoveredNorms:
+def recover_norms(rows: Rows, st: SentenceTransformer, *, epsilon: float | None = None, model: str = "this model") -> RecoveredNorms:
     """Give the norms back that vectors had before they were divided by them.
 
     Equations: with n . z = c for every raw vector z (LayerNorm with bias, an average over tokens), r = c / (n . hat z);
@@ -99,6 +99,7 @@ def recover_norms(rows: Rows, st: SentenceTransformer, *, epsilon: float | None 
         rows: (N, D) unit vectors of this encoder: float16, float32 or float64.
         st: the encoder; a `Normalize` module at its end is taken away, in place.
         epsilon: of a type that the vectors are known to have passed, when that is coarser than the one they are given in.
+        model: what messages call the encoder.
 
     Returns:
         The norms, with the bound. float32 vectors of all-MiniLM: about 3e-7.
@@ -117,12 +118,16 @@ def recover_norms(rows: Rows, st: SentenceTransformer, *, epsilon: float | None 
     form = closed_form(st)
     width = form.constraint.form.shape[-1]
     if len(rows.shape) != 2 or rows.shape[1] != width:
-        raise InputError(f"vectors have shape {tuple(rows.shape)}; this model's have {width} dimensions: name the model that made them")
+        whose = _file_of(rows) or "vectors"
+        raise InputError(
+            f"{whose} of shape {tuple(rows.shape)} cannot be vectors of {model}, which have {width} dimensions: name the model that "
+            "made them"
+        )
     evidence = _of_sample(rows, epsilon)
     norms, bounds = np.empty(rows.shape[0]), np.empty(rows.shape[0])
     coarsest, name = -1.0, ""
     for part in row_blocks(rows.shape[0], rows.shape[1]):
-        norms[part], bounds[part], names = _of_block(np.asarray(rows[part]), form, evidence, first=part.start)
+        norms[part], bounds[part], names = _of_block(np.asarray(rows[part]), form, evidence, first=part.start, model=model)
         worst = int(np.argmax(bounds[part]))
         if bounds[part][worst] > coarsest:
             coarsest, name = float(bounds[part][worst]), names.name(worst)
@@ -161,12 +166,17 @@ def rounding_bound(directions: np.ndarray, constraint: Constraint, errors: np.nd
         return moved + scaled + moved * scaled
 
 
+def _file_of(rows: Rows) -> str:
+    path = getattr(rows, "path", None)
+    return path.name if isinstance(path, Path) else ""
+
+
 def _of_sample(rows: Rows, epsilon: float | None) -> _Evidence:
     """Judge some hundred rows together; refuse them where they show a rounding whose size is not known."""
     count = rows.shape[0]
     sample = np.asarray(rows[np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.int64))])
-    path = getattr(rows, "path", None)
-    where = f"{path.name}, " if isinstance(path, Path) else ""
+    file = _file_of(rows)
+    where = f"{file}, " if file else ""
     # Copies of a row would meet in every value.
     usable = np.unique(sample[np.isfinite(sample).all(axis=1) & sample.any(axis=1)], axis=0)
     lengths = np.linalg.norm(usable.astype(np.float64), axis=1)
@@ -174,7 +184,7 @@ def _of_sample(rows: Rows, epsilon: float | None) -> _Evidence:
     if not good.size:
         raise InputError(_no_unit(sample[0], float(np.linalg.norm(sample[0].astype(np.float64))), f"{where}row 0"))
     length = float(np.median(lengths)) if len(good) >= _ENOUGH_ROWS else 1.0
-    each, whole = carried_precision(good, epsilon=epsilon), carried_precision(good.reshape(1, -1), epsilon=epsilon)
+    each, whole = _carried(good, epsilon), _carried(good.reshape(1, -1), epsilon)
     # Few decimals make small values meet as well, and coarser rows than most do in their own way: both errors are known.
     usual = float(np.median(each.epsilon))
     told = np.where(np.abs(good) < _DECIMALS_SHOW * whole.step, 0.0, good)[each.epsilon <= usual]
@@ -188,13 +198,22 @@ def _of_sample(rows: Rows, epsilon: float | None) -> _Evidence:
     return _Evidence(whole, length, str(rows.dtype), epsilon, where)
 
 
-def _of_block(block: np.ndarray, form: ClosedForm, evidence: _Evidence, *, first: int) -> tuple[np.ndarray, np.ndarray, CarriedPrecision]:
+def _carried(values: np.ndarray, epsilon: float | None) -> CarriedPrecision:
+    """Their precision, without the name of decimals that are finer than the type's own smallest step: all its numbers have those."""
+    found = carried_precision(values, epsilon=epsilon)
+    finer = 10.0**-found.decimals < float(np.finfo(values.dtype).smallest_subnormal)
+    return replace(found, decimals=np.where(finer, 0, found.decimals))
+
+
+def _of_block(
+    block: np.ndarray, form: ClosedForm, evidence: _Evidence, *, first: int, model: str
+) -> tuple[np.ndarray, np.ndarray, CarriedPrecision]:
     values = block.astype(np.float64)
     lengths = np.linalg.norm(values, axis=1)
     off = np.flatnonzero(~(np.abs(lengths - 1.0) <= _UNIT))
     if off.size:
         raise InputError(_no_unit(block[off[0]], float(lengths[off[0]]), f"{evidence.where}row {first + int(off[0])}"))
-    carried = carried_precision(block, epsilon=evidence.epsilon)
+    carried = _carried(block, evidence.epsilon)
     errors = np.maximum(carried.errors(values), evidence.whole.errors(values)) / lengths[:, None]
     directions = values / lengths[:, None]
     _refuse_lengths(lengths, (np.abs(directions) * errors).sum(axis=1), evidence, first=first, width=block.shape[1])
@@ -205,10 +224,22 @@ def _of_block(block: np.ndarray, form: ClosedForm, evidence: _Evidence, *, first
     wrong = np.flatnonzero((bounds <= LARGEST_BOUND) & ~likely)
     if wrong.size:
         raise InputError(
-            f"{evidence.where}row {first + int(wrong[0])} is no vector of this model: its norm would be {norms[wrong[0]]:.3g} by the "
-            f"equation that the model's own vectors meet, whose norms are about {form.norm:.3g}; name the model that made it"
+            f"{evidence.where}row {first + int(wrong[0])} cannot be a vector of {model}: by the equation that its own vectors meet (norms "
+            f"about {form.norm:.3g}) its norm would be {_absurd(float(norms[wrong[0]]), form.norm)}; name the model that made it"
         )
     return norms, np.where(np.isnan(bounds), np.inf, bounds), carried
+
+
+def _absurd(norm: float, usual: float) -> str:
+    """What is wrong with a norm, without its number, which would say nothing.
+
+    Example:
+        >>> _absurd(-1.7e-29, 5.0), _absurd(1e-3, 5.0), _absurd(1e9, 5.0)
+        ('negative', 'less than 1/100 of that', 'more than 100 times that')
+    """
+    if norm < 0.0:
+        return "negative"
+    return f"less than 1/{_FARTHEST:.0f} of that" if norm < usual else f"more than {_FARTHEST:.0f} times that"
 
 
 def _no_unit(row: np.ndarray, length: float, where: str) -> str:

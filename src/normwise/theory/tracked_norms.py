@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.core.norm_records import TrainingEvidence
 from normwise.core.shapes import Float
 from normwise.core.track_records import NormFit, NormTrack, OptimizerSettings, TrackedItem
 from normwise.theory.adaptive import predicted_norm_adam
@@ -15,6 +16,7 @@ from normwise.theory.entanglement import pearson, spearman
 from normwise.theory.equilibria import predicted_norm_sgd
 from normwise.theory.gradient_stream import GradientStream
 from normwise.theory.radial import r_squared
+from normwise.theory.training_stage import memory_words
 
 FOLDS = 5
 FEWEST_ITEMS = 20
@@ -113,6 +115,7 @@ def fit_of(norms: Float[np.ndarray, " N"], predicted: Float[np.ndarray, " N"]) -
         r2=_defined(r_squared(real, guess)),
         spearman=_defined(spearman(real, guess)),
         r2_fitted=_defined(round(correlation**2, 12)),
+        error_log_norm=float(np.sqrt(np.mean((real - guess) ** 2))),
     )
 
 
@@ -165,6 +168,7 @@ class TrackedRun:
     """What one run showed of its items, as arrays (N,); `learning_rates` is (T,).
 
     `driving_moments` are the second moments that the law is to use (`DrivingMoment`); None takes the plain means over the visits.
+    `shared` says that items are made by weights that they share, as an encoder's texts are, and do not move freely.
     """
 
     names: Sequence[str]
@@ -178,6 +182,7 @@ class TrackedRun:
     driving_moments: np.ndarray | None = None
     radial_share: float | None = None
     clipped_share: float = 0.0
+    shared: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -217,7 +222,7 @@ def track_of(run: TrackedRun) -> NormTrack:
         signal_share=_defined(float(np.nanmedian(shares))) if np.isfinite(shares).any() else None,
         radial_share=run.radial_share,
         clipped_share=run.clipped_share,
-        notes=(*run.notes, *_notes(run, visited)),
+        notes=(*run.notes, *_notes(run, visited), *_limits(run, steps)),
     )
 
 
@@ -254,6 +259,22 @@ def _notes(run: TrackedRun, visited: np.ndarray) -> Iterable[str]:
         yield "weight decay in Adam's gradient has no law here, and there is no prediction: use AdamW"
     if run.radial_share is not None and run.radial_share > _RADIAL_TOLERANCE:
         yield f"{run.radial_share:.0%} of the squared gradient points along the vectors: the loss sees norms, and no law here is for it"
+
+
+def _limits(run: TrackedRun, steps: int) -> Iterable[str]:
+    """Where there is a law, but not for such items or so short a run."""
+    settings = run.settings
+    if settings.name is None or (settings.name == "adam" and settings.weight_decay > 0):
+        return
+    if run.shared:
+        yield (
+            "the items are texts of an encoder, whose weights they share: every step moves all of them, so the law, which is one of free "
+            "vectors, is a yardstick here and not a truth"
+        )
+    early = memory_words(TrainingEvidence(optimizer=settings.name, beta2=settings.beta2, lazy=settings.lazy, steps=steps))
+    if early:
+        # What follows the colon is known of free vectors only.
+        yield f"{early.partition(':')[0]}: the law is not for so short a run" if run.shared else early
 
 
 def _stretches(rates: np.ndarray) -> list[tuple[int, float]]:

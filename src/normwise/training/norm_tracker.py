@@ -17,7 +17,7 @@ from normwise.theory.driving_moment import DrivingMoment
 from normwise.theory.tracked_norms import TrackedRun, track_of
 from normwise.training.gradient_ledger import GradientLedger
 from normwise.training.optimizer_reading import optimizer_settings, owning_group
-from normwise.training.tracked_items import TrackedItems
+from normwise.training.tracked_items import TrackedItems, TrackedTexts
 
 _WITNESS_SIZE = 4096
 _WITNESSES = 8
@@ -31,6 +31,9 @@ class NormTracker(TrainerCallback):
 
     Among a trainer's callbacks it needs nothing else. In a loop of your own:
 
+        from normwise.training.norm_tracker import NormTracker
+        from normwise.training.tracked_items import TrackedTexts
+
         tracker = NormTracker(TrackedTexts(model, texts))
         with tracker.watching():
             for batch in batches:
@@ -38,7 +41,7 @@ class NormTracker(TrainerCallback):
                 tracker.before_step(optimizer)
                 optimizer.step()
                 optimizer.zero_grad()
-        track = tracker.result()
+        print(tracker.result().words)
 
     It reads detached values only: weights are bit-equal with and without it. Memory is two vectors per item. Gradients of texts are
     taken before clipping and multiplied by the factor that clipping applied, which shows on a few small parameters (the witnesses).
@@ -131,6 +134,7 @@ class NormTracker(TrainerCallback):
                 driving_moments=None if self._driving is None else self._driving.values,
                 radial_share=self._ledger.radial_share,
                 clipped_share=self._ledger.clipped_share,
+                shared=_shares_weights(self._items),
             )
         )
 
@@ -176,6 +180,14 @@ class NormTracker(TrainerCallback):
 def _acting_decay(settings: OptimizerSettings) -> float:
     """The decay as it acts on r: one that goes through the momentum's buffer acts 1 / (1 - b) times."""
     return settings.weight_decay / (1.0 - settings.momentum) if settings.coupled else settings.weight_decay
+
+
+def _shares_weights(items: TrackedItems) -> bool:
+    """Whether one item's step moves others: texts do, but for single tokens of a model that is nothing but a table."""
+    if not isinstance(items, TrackedTexts):
+        return False
+    alone = items.lengths is not None and bool(np.all(items.lengths == 1))
+    return not (alone and len(items.parameters()) == 1)
 
 
 def _witnesses(parameters: list[nn.Parameter]) -> list[nn.Parameter]:

@@ -17,7 +17,7 @@ from normwise.core.files import write_text
 from normwise.core.records import Decision, Evaluation
 from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.load import load_data, load_to_judge
-from normwise.data.opening import check_new_place, kind_of
+from normwise.data.opening import Kind, check_new_place, kind_of, reading
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
 from normwise.data.texts import printable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
 
 _SPLITS = ("dev", "test")
+_DOCTYPE_WITHIN = 256
 _WHOLE = (
     "every row is a test query; a model trained on these rows knows the answers: judge that one with the split test, which "
     "is what training holds out"
@@ -280,15 +281,34 @@ def _name(vectors: str | Path | np.ndarray) -> str:
     return Path(vectors).name if isinstance(vectors, str | Path) else "array"
 
 
-def check_report(report: Path | None) -> None:
-    """Refuse before the work what would fail after it."""
+def check_report(report: Path | None, *, overwrite: bool | None = None) -> None:
+    """Refuse before the work what would fail after it.
+
+    Args:
+        report: where the page is to be written.
+        overwrite: whether an earlier page there may be replaced, nothing else ever is; None where the caller has no such choice.
+
+    Raises:
+        InputError: the place is taken or cannot be made; MissingExtraError: the page needs packages.
+    """
     if report is None:
         return
-    if kind_of(Path(report)) is not None:
-        raise InputError(f"{report} exists already: choose another name for the report")
+    kind = kind_of(Path(report))
+    if kind is not None and not overwrite:
+        way = "choose another name for the report" if overwrite is None else "pass --overwrite to replace it, or choose another name"
+        raise InputError(f"{report} exists already: {way}")
+    if kind is not None and not _is_page(Path(report), kind):
+        raise InputError(f"{report} is no page, and nothing else is replaced: choose another name for the report")
     check_new_place(Path(report))
     if find_spec("jinja2") is None:
         raise MissingExtraError("jinja2", extra="report")
+
+
+def _is_page(path: Path, kind: Kind) -> bool:
+    if kind != "file":
+        return False
+    with reading(path), path.open("rb") as file:
+        return file.read(_DOCTYPE_WITHIN).lstrip().lower().startswith(b"<!doctype html")
 
 
 def _reported(evaluation: Evaluation, report: Path | None) -> Evaluation:

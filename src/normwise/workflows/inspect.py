@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def inspect(
     trust_remote_code: bool = False,
     command: str = "",
     report: Path | None = None,
+    overwrite: bool = False,
 ) -> InspectReport:
     """Report on the norms of vectors: their distribution, what they follow, which regime explains them, and a verdict.
 
@@ -82,6 +84,7 @@ def inspect(
         trust_remote_code: run Python code that comes with the model, if it needs any. Read that code first.
         command: what was typed, for the record.
         report: where to write the HTML page, which must not exist yet; None writes nothing.
+        overwrite: replace an earlier page at `report`.
 
     Returns:
         The report. With fewer than 30 vectors, equal norms or vectors that came normalized it says so, and correlates nothing.
@@ -97,7 +100,7 @@ def inspect(
         (200, False, 'undetermined')
     """
     started = time.monotonic()
-    check_report(report)
+    check_report(report, overwrite=overwrite)
     how = Reading(column, table, text_column, limit, batch_size, progress, seed, trust_remote_code)
     material = open_source(source, texts, how)
     found = scan_material(material)
@@ -105,7 +108,8 @@ def inspect(
     sample = sample_rows(material, usable, seed=seed)
     geometry = sampled_geometry(sample, seed=seed, norms_vary=found.vary)
     rows = gather_factors(material, factors, usable, language=language, seed=seed)
-    related = relate(found.scan.norms, rows, vary=found.vary, seed=seed)
+    with _naming_factors(factors):
+        related = relate(found.scan.norms, rows, vary=found.vary, seed=seed)
     radial = _radial(geometry, material)
     norm = distribution(found.scan, found.figures)
     judged = norm if found.vary else norm.model_copy(update={"cv": 0.0 if norm.cv is not None else None})
@@ -200,7 +204,8 @@ def recover(
         from normwise.models.recovery import recover_norms
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "sentence-transformers", extra="train") from None
-    found = recover_norms(vectors.rows, load_plain(str(model), trust_remote_code=trust_remote_code).model, epsilon=vectors.epsilon)
+    st = load_plain(str(model), trust_remote_code=trust_remote_code).model
+    found = recover_norms(vectors.rows, st, epsilon=vectors.epsilon, model=printable(str(model)))
     write_array(target, found.norms.astype(np.float32))
     norms = distribution_of(found.norms)
     carried = vectors.stored if found.precision == vectors.stored else f"{vectors.stored} (carrying {found.precision})"
@@ -240,6 +245,15 @@ def raw_norm_recipes(name: str) -> tuple[str, ...]:
         "OpenAI's own API and servers that only speak it: there is no switch, /v1/embeddings returns unit vectors; "
         "norms need the model itself, or another endpoint of the server",
     )
+
+
+@contextmanager
+def _naming_factors(factors: str | Path | Mapping[str, np.ndarray] | None) -> Iterator[None]:
+    """Say in a refusal of factors which file they came from."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{factors}: {error}" if isinstance(factors, str | Path) else str(error)) from None
 
 
 def _radial(geometry: Mapping[str, float], material: Material) -> RadialEvidence:

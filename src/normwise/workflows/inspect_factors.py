@@ -11,7 +11,9 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.data import factors as derived
 from normwise.data.factor_files import read_factors
+from normwise.data.texts import printable
 from normwise.data.wordnet_files import find_wordnet
+from normwise.theory.factor_reading import known_kind
 from normwise.theory.near_copies import NEAR, first_of_kind
 from normwise.workflows.inspect_source import Material
 
@@ -20,6 +22,8 @@ _CORPUS = 200_000
 # A factor that fewer rows have would cost the others more rows than it is worth.
 _COVERAGE = 1 / 3
 _LEAST = 30
+_SHOWN = 5
+_MEND = "missing values are not allowed: fill them, drop the rows from vectors and factors alike, or leave the factor out"
 # The rarest factors, those of WordNet, say, are known for the same rows up to this share; without them there have to be so many times
 # the rows, or a second set of rows is not worth its words.
 _AS_RARE, _GAIN = 0.05, 1.1
@@ -72,6 +76,7 @@ def gather_factors(
     rng = np.random.default_rng(seed)
     rows = candidates if candidates.size <= ROWS else np.sort(rng.choice(candidates, size=ROWS, replace=False))
     notes = [] if rows.size == candidates.size else [f"factors rest on {rows.size:,} of {candidates.size:,} rows, drawn by seed {seed}"]
+    notes += _of_no_kind(named)
     if named or material.texts is not None:
         rows = _without_copies(material, rows, notes)
     values = {name: value[rows] for name, value in named.items()}
@@ -102,6 +107,8 @@ def _complete(rows: np.ndarray, values: dict[str, np.ndarray], given: set[str], 
             notes.append(f"{name} is known for {int(known.sum()):,} of {rows.size:,} rows only, and was left out")
             del values[name]
         else:
+            if not known.all():
+                notes.append(f"{name} is known for {int(known.sum()):,} of {rows.size:,} rows")
             kept &= known
     return FactorTable(rows[kept], {name: value[kept] for name, value in values.items()}, tuple(notes), _wide(rows, values, given, kept))
 
@@ -129,8 +136,21 @@ def _given(factors: str | Path | Mapping[str, np.ndarray] | None, rows: int) -> 
             raise InputError(f"factor {name!r} has shape {value.shape} for {rows:,} vectors: expected one value each")
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             row = int(np.argmin(np.isfinite(value)))
-            raise InputError(f"factor {name!r}, row {row} is {value[row]}: expected a finite value; leave it out, or inspect other rows")
+            raise InputError(f"factor {name!r}, row {row} is {value[row]}: expected a finite value; {_MEND}")
     return found
+
+
+def _of_no_kind(named: Mapping[str, np.ndarray]) -> list[str]:
+    """One note on the given numbers whose names say no kind; two values can be no length and no frequency."""
+    numeric = [name for name, value in named.items() if value.dtype.kind in "iuf" and np.unique(value).size > 2]
+    unknown = [printable(name) for name in numeric if known_kind(name) is None]
+    if not unknown:
+        return []
+    shown = ", ".join(unknown[:_SHOWN]) + (f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else "")
+    return [
+        f"{shown}: of no known kind. Where one is a length, a frequency, a specificity or an uncertainty, name it so (tokens, frequency, "
+        "idf, entropy, say; normwise inspect --help lists the names), to have it held as the length or read by the laws"
+    ]
 
 
 def _of_texts(material: Material, rows: np.ndarray, *, language: str) -> tuple[dict[str, np.ndarray], list[str]]:
