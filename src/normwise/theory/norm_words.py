@@ -214,7 +214,7 @@ def _raw(factor: FactorAssociation, rho: float, *, signed: bool) -> str:
 
 
 def _regime(regime: RegimeEvidence, named: Sequence[FactorAssociation]) -> str:
-    if regime.regime == "undetermined" and not named:
+    if regime.regime == "undetermined" and all(factor.categorical or _bent(factor) for factor in named):
         return "The regime is undetermined"
     if regime.regime == "undetermined":
         return "The regime is undetermined, so the sign stands in the table of factors only, and says nothing beyond these vectors"
