@@ -10,6 +10,26 @@ from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
 
 
+def acting_decay(weight_decay: float, *, momentum: float, coupled: bool) -> float:
+    """Return the decay as it acts on r: one that goes through the momentum's buffer acts 1 / (1 - b) times.
+
+    Args:
+        weight_decay: lambda >= 0.
+        momentum: b in 0..1, below 1.
+        coupled: the decay enters the momentum buffer.
+
+    Returns:
+        lambda, or lambda / (1 - b).
+
+    Reference: our derivation, see `predicted_norm_sgd`.
+
+    Example:
+        >>> acting_decay(0.25, momentum=0.5, coupled=True), acting_decay(0.25, momentum=0.5, coupled=False)
+        (0.5, 0.25)
+    """
+    return weight_decay / (1.0 - momentum) if coupled else weight_decay
+
+
 @final
 class DrivingMoment:
     """Running second moment G of each item, as the law of SGD needs it where gradients or learning rates change over the run.

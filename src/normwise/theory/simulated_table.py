@@ -8,6 +8,7 @@ import numpy as np
 
 from normwise.core.shapes import Float
 from normwise.theory.adaptive import predicted_norm_adam
+from normwise.theory.driving_moment import acting_decay
 from normwise.theory.equilibria import predicted_norm_sgd
 from normwise.theory.simulated_updates import UpdateRule
 
@@ -71,7 +72,7 @@ class SimulatedTable:
 
 def kept_of_fourth_power(rule: UpdateRule) -> float:
     """Return what one step of decay leaves of r^4: (1 - eta lambda)^4, with lambda / (1 - b) where it goes through the buffer."""
-    decay = rule.weight_decay / (1.0 - rule.momentum) if rule.coupled else rule.weight_decay
+    decay = acting_decay(rule.weight_decay, momentum=rule.momentum, coupled=rule.coupled)
     return max(0.0, 1.0 - rule.learning_rate * decay) ** 4
 
 

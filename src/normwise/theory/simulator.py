@@ -195,6 +195,7 @@ class _Run:
         done = np.zeros(items.size, dtype=np.int64)
         visits = np.zeros(items.size, dtype=np.int64)
         sums.initial_losses[items] = self._losses(items, vectors)
+        kept = kept_of_fourth_power(self.rule)
         for event, times in enumerate(plan.events()):
             active = times.size
             gaps = times - 1 - done[:active]
@@ -203,7 +204,7 @@ class _Run:
             visits[:active] += 1
             squares = self._visit(rows, items[:active], visits[:active] if self.rule.lazy else times, event, sums)
             ahead = plan.counts[:active] - visits[:active] if self.rule.lazy else self.steps - times
-            sums.driving_sums[items[:active]] += squares * kept_of_fourth_power(self.rule) ** ahead
+            sums.driving_sums[items[:active]] += squares * kept**ahead
             done[:active] = times
         rows.rest(done, self.steps - done)
         sums.visits[items] = visits

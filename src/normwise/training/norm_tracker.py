@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from normwise.core.errors import InputError
 from normwise.core.track_records import NormTrack, OptimizerSettings
-from normwise.theory.driving_moment import DrivingMoment
+from normwise.theory.driving_moment import DrivingMoment, acting_decay
 from normwise.theory.tracked_norms import TrackedRun, track_of
 from normwise.training.gradient_ledger import GradientLedger
 from normwise.training.optimizer_reading import optimizer_settings, owning_group
@@ -178,8 +178,7 @@ class NormTracker(TrainerCallback):
 
 
 def _acting_decay(settings: OptimizerSettings) -> float:
-    """The decay as it acts on r: one that goes through the momentum's buffer acts 1 / (1 - b) times."""
-    return settings.weight_decay / (1.0 - settings.momentum) if settings.coupled else settings.weight_decay
+    return acting_decay(settings.weight_decay, momentum=settings.momentum, coupled=settings.coupled)
 
 
 def _shares_weights(items: TrackedItems) -> bool:

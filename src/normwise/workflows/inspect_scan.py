@@ -9,6 +9,7 @@ import numpy as np
 from normwise.core.inspect_records import NormPictures
 from normwise.core.norm_records import NormDistribution
 from normwise.data.norm_inputs import refuse_extreme_norms
+from normwise.report.words import counted
 from normwise.theory.norm_geometry import SEARCH_ROWS
 from normwise.theory.norm_summary import NormFigures, RowScan, is_normalized, norm_figures, rounding_spread, scan_rows
 from normwise.theory.plane import norm_percentiles, principal_plane
@@ -109,21 +110,17 @@ def scan_notes(material: Material, found: Scanned) -> list[str]:
     broken, zero = np.flatnonzero(np.isnan(scan.norms)), np.flatnonzero(scan.norms == 0.0)
     if scan.infinite:
         overflow = ": float16 overflows at 65,504, store them in float32" if material.vectors.stored == "float16" else ""
-        notes.append(f"{_counted(scan.infinite, 'row')} with infinite values left out{_first(broken)}{overflow}")
+        notes.append(f"{counted(scan.infinite, 'row')} with infinite values left out{_first(broken)}{overflow}")
     if scan.nan:
-        notes.append(f"{_counted(scan.nan, 'row')} with NaN left out{'' if scan.infinite else _first(broken)}: repair what made them")
+        notes.append(f"{counted(scan.nan, 'row')} with NaN left out{'' if scan.infinite else _first(broken)}: repair what made them")
     if scan.zero:
-        notes.append(f"{_counted(scan.zero, 'zero vector')} left out{_first(zero)}: they have no direction")
+        notes.append(f"{counted(scan.zero, 'zero vector')} left out{_first(zero)}: they have no direction")
     if scan.duplicates:
-        copies = f"{_counted(scan.duplicates, 'row')} bit-equal to an earlier one{_first(np.flatnonzero(scan.repeated))}"
+        copies = f"{counted(scan.duplicates, 'row')} bit-equal to an earlier one{_first(np.flatnonzero(scan.repeated))}"
         notes.append(f"{copies}: counted in the distribution, and nowhere else")
     if found.normalized:
         notes.append("these vectors were normalized: their raw norms are gone from this file's lengths, and raw_norms says how to get them")
     return notes
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _first(rows: np.ndarray) -> str:
