@@ -1,0 +1,76 @@
+"""What an index is and how it was built: the manifest that stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from normwise.core.records import Record
+
+Engine = Literal["faiss", "pgvector", "qdrant"]
+Method = Literal["exact", "ivf", "hnsw"]
+Storage = Literal["float32", "int8", "pq", "binary"]
+NormStorage = Literal["float32", "float16"]
+
+
+class RecallRow(Record):
+    """One thing that the builder tried: which graph, which search effort, the recall@k it had, on how many queries."""
+
+    graph: str
+    effort: Mapping[str, int] = Field(default_factory=dict)
+    recall: float
+    milliseconds_per_query: float | None = None
+
+
+class IndexManifest(Record):
+    """An index: engine, method, metric, what it holds, and what its self-test found.
+
+    `similarity` is how its scores are to be read. `graph` is what the method was built over: "inner product", "augmented"
+    (one more coordinate makes all norms equal, and L2 search ranks as the inner product does) or "directions" (cosine).
+    `recall` is recall@`recall_k` against exact search over the raw float32 vectors, on `recall_queries` queries from
+    `recall_source` ("queries" = real ones, "candidates" = vectors of the corpus itself where no query was given).
+    `tried` is every measurement of the builder, `words` what it did. `files` maps file names to SHA-256 hashes.
+    `location` is server URL (without password) and table or collection where the vectors live outside the folder.
+    """
+
+    format: int = 1
+    engine: Engine
+    method: Method
+    similarity: str
+    dimensions: int
+    candidates: int
+    storage: Storage = "float32"
+    norm_storage: NormStorage = "float32"
+    graph: str = "inner product"
+    effort: Mapping[str, int] = Field(default_factory=dict)
+    recall: float | None = None
+    recall_k: int = 10
+    recall_queries: int = 0
+    recall_source: str = "queries"
+    tried: tuple[RecallRow, ...] = ()
+    words: str = ""
+    model: str = "vectors"
+    model_name: str = ""
+    corpus_texts: str | None = None
+    corpus_vectors: str | None = None
+    metadata_keys: tuple[str, ...] = ()
+    has_texts: bool = False
+    has_lengths: bool = False
+    location: str | None = None
+    name: str | None = None
+    files: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def search_kind(self) -> str:
+        """What a calibration is tied to: "exact" for every exhaustive search of whole vectors, else method and storage.
+
+        Example:
+            >>> IndexManifest(engine="faiss", method="hnsw", similarity="dot", dimensions=2, candidates=1).search_kind
+            'faiss-hnsw'
+            >>> IndexManifest(engine="qdrant", method="exact", similarity="dot", dimensions=2, candidates=1).search_kind
+            'exact'
+        """
+        kind = "exact" if self.method == "exact" else f"{self.engine}-{self.method}"
+        return kind if self.storage == "float32" else f"{kind}+{self.storage}"

@@ -1,0 +1,1 @@
+"""One-file adapters for other libraries; each imports its library only when used."""
