@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport
 from normwise.core.records import Evaluation, TrainResult
+from normwise.report.calibration_view import calibration_view
 from normwise.report.evaluation_view import evaluation_view
 from normwise.report.inspect_view import inspect_view
 from normwise.report.svg import clean
@@ -61,6 +63,21 @@ def render_inspection(report: InspectReport) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     return _render("inspect.html", lambda: inspect_view(report))
+
+
+def render_calibration(report: CalibrationReport) -> str:
+    """Draw the page of a calibration from its saved result.
+
+    Args:
+        report: any `CalibrationReport`, also one without a threshold, figures, intervals or examples.
+
+    Returns:
+        A complete HTML document that loads nothing and runs nothing; texts of queries and hits are escaped.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    return _render("calibration.html", lambda: calibration_view(report))
 
 
 def _render(template: str, view: Callable[[], Mapping[str, Any]]) -> str:

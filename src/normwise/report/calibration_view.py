@@ -1,0 +1,238 @@
+"""What the page of a calibration shows, as plain values for its template."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from normwise.core.calibration_records import CalibrationReport, CalibratorRow, ExampleHit, NormGain, SignalRow, ThresholdRecord
+from normwise.core.records import Interval
+from normwise.report import words
+from normwise.report.calibration_plots import reliability_figure, risk_figure
+from normwise.report.calibration_words import CALIBRATORS, SIGNALS, calibrator_name
+from normwise.report.cells import markup, note_view
+from normwise.report.inspect_words import settle
+from normwise.report.svg import series_class, shorten
+from normwise.report.usefulness_view import four, signed_four
+
+_LONGEST_TEXT = 400
+_METRICS = {
+    "ece": "ECE",
+    "brier": "Brier",
+    "nll": "NLL",
+    "auroc": "AUROC",
+    "aurc": "AURC",
+    "e_aurc": "E-AURC",
+    "nauc": "nAUC",
+}
+_GAINS = {"e_aurc": "E-AURC", "aurc": "AURC", "nll": "NLL", "brier": "Brier score"}
+
+
+def calibration_view(report: CalibrationReport) -> dict[str, Any]:
+    """Every value that `calibration.html` reads."""
+    threshold = report.threshold
+    subject = " on ".join(settle(name) for name in (report.model, report.data) if name)
+    return {
+        "title": f"normwise: calibration of {settle(report.model) or 'vectors'} on {settle(report.data) or 'judged queries'}",
+        "subject": subject,
+        "usable": report.verdict.label == "usable",
+        "headline": _headline(threshold),
+        "reason": settle(report.verdict.text),
+        "facts": _facts(report),
+        "decision": _decision(threshold),
+        "reliability": _figure(reliability_figure(report.figures.bins)),
+        "risk": _figure(risk_figure(report.figures.coverage, report.figures.risk, chosen_at=threshold.coverage if threshold else None)),
+        "lines": [
+            {"number": number, "tone": f"c{(number - 1) % 6 + 1}", "dashed": "dash" in series_class(number), "name": _line_name(name)}
+            for number, name in enumerate(report.figures.risk, start=1)
+        ],
+        "metrics": list(_METRICS.values()),
+        "level": words.level_words(report.level),
+        "rows": [_row(row, chosen=row.name == report.chosen) for row in report.calibrators],
+        "more": [_more(row) for row in report.calibrators],
+        "coverages": sorted({key for row in report.calibrators for key in row.coverage_at_risk}, key=float),
+        "risks": sorted({key for row in report.calibrators for key in row.risk_at_coverage}, key=float),
+        "chosen": calibrator_name(report.chosen),
+        "chosen_words": CALIBRATORS.get(report.chosen, ("", ""))[1],
+        "gains": [_gain(gain) for gain in report.norm_gains or (report.norm_gain,)],
+        "gain_words": settle(report.norm_gain.words),
+        "controls": _listed([settle(name) for name in report.norm_gain.controls]),
+        "signals": [_signal(row) for row in report.signals],
+        "errors": [_example(hit) for hit in report.figures.confident_errors],
+        "abstentions": [_example(hit) for hit in report.figures.good_abstentions],
+        "notes": [note_view(settle(note)) for note in report.notes],
+        "kept": settle(report.calibration) if report.calibration else "",
+    }
+
+
+def _headline(threshold: ThresholdRecord | None) -> str:
+    if threshold is None:
+        return "No usable threshold exists on these data."
+    if threshold.inert == "rejects nothing":
+        return f"Every query can be answered at a precision of {_percent(threshold.precision_target)}."
+    return f"Answer from a probability of {_probability(threshold.probability)} on; below it, say “I don’t know”."
+
+
+def _facts(report: CalibrationReport) -> list[dict[str, str]]:
+    counts, threshold = report.queries, report.threshold
+    facts = [
+        {"name": "Confidence", "value": calibrator_name(report.chosen), "detail": "the simplest within one standard error of the best"},
+        {
+            "name": "Queries",
+            "value": f"{counts.test:,}",
+            "detail": f"to test; {counts.fit:,} others to fit; {counts.unanswerable:,} of all have no answer",
+        },
+    ]
+    if threshold is not None:
+        facts[:0] = [
+            {
+                "name": f"Precision, with {_percent(threshold.confidence)} confidence",
+                "value": f"≥ {_percent(threshold.precision_target)}",
+                "detail": f"seen {_percent(threshold.precision)} of {threshold.answered:,} answers, "
+                f"lower bound {_percent(threshold.precision_low)}",
+            },
+            {"name": "Coverage", "value": _percent(threshold.coverage), "detail": "of the test queries are answered"},
+        ]
+    if report.similarity:
+        scale = f", temperature {report.temperature:g}" if report.temperature is not None else ""
+        facts.append({"name": "Score", "value": report.similarity, "detail": f"{words.score_words(report.similarity)}{scale}"})
+    return facts
+
+
+def _decision(threshold: ThresholdRecord | None) -> str:
+    if threshold is None:
+        return (
+            "Nothing here tells right first hits from wrong ones well enough to promise a precision. "
+            "A number picked by eye would only seem to."
+        )
+    return (
+        f"The threshold comes from {settle(threshold.method)} testing on queries that fitted nothing: from the most confident on, "
+        "answers are let in until the data no longer guarantee the target. The line in the second figure marks where that ends."
+    )
+
+
+def _figure(svg: str) -> Any:
+    return markup(svg) if svg else ""
+
+
+def _line_name(name: str) -> str:
+    known = {
+        "oracle": "A perfect order: every right answer before every wrong one",
+        "score": "The score alone",
+        "score only": "The score alone",
+        "chosen": "The chosen confidence",
+    }
+    return known.get(name, settle(name))
+
+
+def _row(row: CalibratorRow, *, chosen: bool) -> dict[str, Any]:
+    name, what = CALIBRATORS.get(row.name, (settle(row.name), ""))
+    return {
+        "name": name,
+        "what": what,
+        "chosen": chosen,
+        "words": settle(row.words),
+        "eligible": row.eligible,
+        "cells": [_cell(getattr(row, metric), row.intervals.get(metric)) for metric in _METRICS],
+        "cv": four(row.cv_nll) + (f" ± {row.cv_se:.4f}" if row.cv_se is not None else "") if row.cv_nll is not None else words.NOT_MEASURED,
+        "parameters": row.parameters,
+    }
+
+
+def _more(row: CalibratorRow) -> dict[str, Any]:
+    parts = (row.ece_mass, row.ece_debiased, row.ks, row.reliability, row.resolution, row.uncertainty, row.precision)
+    return {
+        "name": CALIBRATORS.get(row.name, (settle(row.name), ""))[0],
+        "figures": [four(value) for value in parts],
+        "coverage": dict(sorted(((key, _percent(value)) for key, value in row.coverage_at_risk.items()), key=lambda pair: float(pair[0]))),
+        "risk": dict(sorted(((key, _percent(value)) for key, value in row.risk_at_coverage.items()), key=lambda pair: float(pair[0]))),
+    }
+
+
+def _cell(value: float | None, interval: Interval | None) -> dict[str, Any]:
+    if value is None or not math.isfinite(value):
+        return {"missing": True, "mean": words.NOT_MEASURED, "range": "", "best": False}
+    ends = [interval.ci_low, interval.ci_high] if interval is not None else []
+    known = [end for end in ends if end is not None and math.isfinite(end)]
+    span = " to ".join(_three(end) for end in known) if len(known) == 2 else "no interval"
+    return {"missing": False, "mean": _three(value), "range": span, "best": False}
+
+
+def _gain(gain: NormGain) -> dict[str, Any]:
+    interval = Interval(mean=gain.delta, ci_low=gain.ci_low, ci_high=gain.ci_high)
+    missing = gain.delta is None or not math.isfinite(gain.delta)
+    ends = [end for end in (interval.ci_low, interval.ci_high) if end is not None and math.isfinite(end)]
+    return {
+        "metric": _GAINS.get(gain.metric, settle(gain.metric)),
+        "cell": {
+            "missing": missing,
+            "mean": signed_four(gain.delta),
+            "range": " to ".join(signed_four(end) for end in ends) if len(ends) == 2 else "no interval",
+            "best": False,
+        },
+        "words": settle(gain.words),
+    }
+
+
+def _signal(row: SignalRow) -> dict[str, Any]:
+    ends = [end for end in (row.ci_low, row.ci_high) if end is not None and math.isfinite(end)]
+    tells = (
+        "no interval"
+        if len(ends) < 2
+        else "tells nothing"
+        if ends[0] <= 0.5 <= ends[1]
+        else "the wrong way round"
+        if ends[1] < 0.5
+        else "tells"
+    )
+    return {
+        "name": settle(row.name),
+        "what": settle(row.words) or SIGNALS.get(row.name, ""),
+        "similarity": settle(row.similarity or ""),
+        "cell": _cell(row.auroc, Interval(mean=row.auroc, ci_low=row.ci_low, ci_high=row.ci_high)),
+        "tells": tells if row.auroc is not None else words.NOT_MEASURED,
+    }
+
+
+def _example(hit: ExampleHit) -> dict[str, str]:
+    outcome = "right" if hit.right else "wrong" if hit.answerable else "wrong: nothing in the corpus answers it"
+    return {
+        "query": shorten(settle(hit.query), limit=_LONGEST_TEXT),
+        "hit": shorten(settle(hit.hit), limit=_LONGEST_TEXT),
+        "id": shorten(settle(hit.hit_id), limit=80),
+        "probability": _probability(hit.probability),
+        "score": _three(hit.score),
+        "norm": f"{hit.norm:.3g}",
+        "outcome": outcome,
+    }
+
+
+def _three(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−")
+
+
+def _probability(value: float) -> str:
+    """A probability with three decimals; one that only rounds to 0 or 1 says so.
+
+    Example:
+        >>> _probability(0.5), _probability(0.99999), _probability(1.0)
+        ('0.500', '> 0.999', '1.000')
+    """
+    if 0.9995 <= value < 1.0:
+        return "> 0.999"
+    return "< 0.001" if 0.0 < value < 0.0005 else f"{value:.3f}"
+
+
+def _percent(value: float) -> str:
+    """A share in percent, with a decimal where it is needed.
+
+    Example:
+        >>> _percent(0.95), _percent(0.954)
+        ('95%', '95.4%')
+    """
+    return f"{100 * value:.1f}".removesuffix(".0") + "%"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,43 @@
+"""What calibrators and signals are called on a page, and what each does, in a line."""
+
+from __future__ import annotations
+
+CALIBRATORS: dict[str, tuple[str, str]] = {
+    "softmax": ("Softmax", "largest softmax share of the scores at the training temperature; nothing is fitted"),
+    "temperature": ("Temperature scaling", "softmax share at one fitted temperature"),
+    "norm_temperature": ("Norm-dependent temperature", "a temperature that follows the norm of the query"),
+    "norm_temperature_controls": ("Norm-dependent temperature, controls", "the same with length and frequency beside the norm"),
+    "logistic": ("Logistic", "score and margin"),
+    "logistic_norm": ("Logistic + norms", "score, margin, log norms of query and first hit"),
+    "logistic_controls": ("Logistic + controls", "score, margin, curves of length and frequency; no norm"),
+    "logistic_controls_norm": ("Logistic + controls + norms", "all of these"),
+    "isotonic": ("Isotonic", "a rising step function on top of another confidence"),
+    "beta": ("Beta", "a rising curve of two or three numbers on top of another confidence"),
+    "norm_reranking": ("Re-ranking by the norm", "score · ‖d‖^β"),
+    "length_reranking": ("Re-ranking by length", "score · tokens^β: a control"),
+    "frequency_reranking": ("Re-ranking by frequency", "score · count^β: a control"),
+    "permuted_norm_reranking": ("Re-ranking by shuffled norms", "score · ‖other d‖^β: the null"),
+    "norm_prior": ("Norm as a prior", "b · score + a · log ‖d‖"),
+    "length_prior": ("Length as a prior", "b · score + a · log tokens: a control"),
+    "frequency_prior": ("Frequency as a prior", "b · score + a · log count: a control"),
+    "permuted_norm_prior": ("Shuffled norms as a prior", "b · score + a · log ‖other d‖: the null"),
+}
+
+SIGNALS: dict[str, str] = {
+    "score": "score of the first hit",
+    "margin": "first minus second score",
+    "spread": "standard deviation of the first scores",
+    "lead": "first score minus the mean of the next ones",
+    "entropy": "of the softmax at the temperature; less is more confident",
+    "residual": "1 minus the softmax share of the first hit; less is more confident",
+}
+
+
+def calibrator_name(name: str) -> str:
+    """How a calibrator is called on a page; an unknown name stays as it is.
+
+    Example:
+        >>> calibrator_name("temperature"), calibrator_name("other")
+        ('Temperature scaling', 'other')
+    """
+    return CALIBRATORS.get(name, (name, ""))[0]
