@@ -1,0 +1,170 @@
+"""Bulk load into a staging table, a chunk a transaction: a load that was killed answers no query, and goes on where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from normwise.core.errors import InputError, WorkError
+from normwise.index.contents import Contents
+from normwise.index.load_contents import LoadContents, json_object
+from normwise.index.pgvector_register import (
+    Entry,
+    count_rows,
+    make_register,
+    read_entry,
+    remove_entry,
+    table_exists,
+    write_entry,
+)
+from normwise.index.pgvector_rows import HEADER, TRAILER, RowChunk, column_names, encode_rows
+from normwise.index.pgvector_server import PgServer, setting
+from normwise.index.pgvector_sql import REGISTER, Layout, create_table, named, run, staging_name
+
+# What is lost at most when a load is killed, and what one transaction holds.
+CHUNK_BYTES = 16 << 20
+# Encoded and sent while the server works on the piece before.
+_PIECE_BYTES = 1 << 20
+_LOCK_SECONDS = 30
+_ROW_OVERHEAD = 128
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is to be loaded, in the form in which it is stored.
+
+    Args:
+        name: the table's name when it is whole.
+        hashed: the candidates as they are stored.
+        entry: what the register says of it while it loads; the hashes of the corpus come at the end (`whole_entry`).
+        log: takes one line of words for each chunk.
+    """
+
+    name: str
+    hashed: LoadContents
+    entry: Entry
+    log: Callable[[str], None]
+
+    @property
+    def contents(self) -> Contents:
+        """The candidates."""
+        return self.hashed.contents
+
+    @property
+    def whole_entry(self) -> Entry:
+        """What the register is to say of it when it is whole."""
+        corpus = self.hashed.corpus
+        return replace(self.entry, loaded=len(self.contents), corpus_vectors=corpus, built_vectors=corpus, corpus_texts=self.hashed.texts)
+
+    @property
+    def staging(self) -> Layout:
+        """The table that is filled."""
+        return Layout(staging_name(self.name), self.contents.dimensions)
+
+
+def prepare_load(name: str, contents: Contents, vectors: np.ndarray, log: Callable[[str], None]) -> Load:
+    """Take the fingerprint of contents, so that a load that goes on is known to go on with the same ones."""
+    hashed = LoadContents(contents, vectors)
+    entry = Entry(
+        fingerprint=hashed.fingerprint,
+        loaded=0,
+        candidates=len(contents),
+        next_position=len(contents),
+        corpus_vectors="",
+        corpus_texts=None,
+        built_vectors="",
+        largest_norm=float(contents.norms.max()),
+        kinds=contents.kinds,
+    )
+    return Load(name, hashed, entry, log)
+
+
+def load_rows(server: PgServer, load: Load, *, overwrite: bool) -> None:
+    """Fill the staging table, from where an earlier try of the same load stopped.
+
+    Raises:
+        InputError: a load of other contents stands half done under this name and `overwrite` is false.
+        WorkError: the server was lost or refused; the same call goes on.
+    """
+    done = _begin(server, load, overwrite=overwrite)
+    total = len(load.contents)
+    step = max(1, CHUNK_BYTES // (4 * load.contents.dimensions + _ROW_OVERHEAD))
+    for start in range(done, total, step):
+        stop = min(start + step, total)
+        with server.transaction("while loading", unlimited=True) as connection:
+            setting(connection, "lock_timeout", f"{_LOCK_SECONDS}s")
+            _count_in(connection, load, start=start, stop=stop)
+            copy_rows(connection, load.staging.table, load_chunks(load, start, stop))
+        load.log(f"loaded {stop:,} of {total:,} rows")
+
+
+def copy_rows(connection: psycopg.Connection, table: str, chunks: Iterator[RowChunk]) -> None:
+    """Send rows through binary COPY, piece by piece."""
+    first = next(chunks)
+    # COPY takes no parameters: the identifiers are quoted as they are.
+    columns = sql.SQL(", ").join(map(sql.Identifier, column_names()))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT BINARY)").format(sql.Identifier(table), columns)
+    with connection.cursor().copy(statement) as copy:
+        copy.write(HEADER + encode_rows(first))
+        for chunk in chunks:
+            copy.write(encode_rows(chunk))
+        copy.write(TRAILER)
+
+
+def load_chunks(load: Load, start: int, stop: int, *, first_position: int = 0) -> Iterator[RowChunk]:
+    """Cut rows of a load into pieces."""
+    contents = load.contents
+    step = max(1, _PIECE_BYTES // (4 * contents.dimensions + _ROW_OVERHEAD))
+    for low in range(start, stop, step):
+        rows = slice(low, min(low + step, stop))
+        yield RowChunk(
+            position=np.arange(rows.start, rows.stop) + first_position,
+            ids=contents.ids[rows],
+            vectors=load.hashed.vectors[rows],
+            norms=contents.norms[rows],
+            hashes=load.hashed.hashes(rows),
+            lengths=None if contents.lengths is None else contents.lengths[rows],
+            texts=None if contents.texts is None else contents.texts[rows],
+            metadata=None if contents.metadata is None else [json_object(row) for row in contents.metadata[rows]],
+        )
+
+
+def _begin(server: PgServer, load: Load, *, overwrite: bool) -> int:
+    """Make the staging table, or find it; the number of rows that are in it for good."""
+    staging = load.staging
+    with server.transaction("while preparing the load") as connection:
+        setting(connection, "lock_timeout", f"{_LOCK_SECONDS}s")
+        make_register(connection)
+        entry = read_entry(connection, load.name, "loading", lock=True)
+        exists = table_exists(connection, staging.table)
+        if entry is not None and entry.fingerprint != load.entry.fingerprint and not overwrite:
+            raise InputError(
+                f"table {load.name!r} at {server.url.shown} is half loaded with other contents ({entry.loaded:,} of {entry.candidates:,} "
+                "rows): run the build that began it, pass --overwrite to throw its rows away, or choose another name"
+            )
+        same = entry is not None and entry.fingerprint == load.entry.fingerprint
+        if entry is not None and same and exists and count_rows(connection, staging.table) == entry.loaded:
+            if entry.loaded:
+                load.log(f"went on with the load that stopped after {entry.loaded:,} of {entry.candidates:,} rows")
+            return entry.loaded
+        drop_staging(connection, load.name)
+        run(connection, create_table(staging))
+        write_entry(connection, load.name, "loading", load.entry)
+    return 0
+
+
+def drop_staging(connection: psycopg.Connection, name: str) -> None:
+    """Throw away what a load of this name left."""
+    run(connection, named("DROP TABLE IF EXISTS {}", staging_name(name)))
+    remove_entry(connection, name, "loading")
+
+
+def _count_in(connection: psycopg.Connection, load: Load, *, start: int, stop: int) -> None:
+    """Note the rows of a chunk before they come, in their own transaction; it also keeps a second loader out."""
+    statement = f"UPDATE {REGISTER} SET loaded = %s WHERE name = %s AND state = 'loading' AND fingerprint = %s AND loaded = %s"
+    if run(connection, statement, stop, load.name, load.entry.fingerprint, start).rowcount != 1:
+        raise WorkError(f"table {load.name!r} is loaded by another build at the same time: let one of them end, then run the other again")

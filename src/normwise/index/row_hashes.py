@@ -1,0 +1,39 @@
+"""The hash of each row of a corpus alone, so that a server can give back what a deletion takes out of the corpus hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from normwise.core.contents_hash import contents_hash
+
+_SIZE = 1 << 256
+
+
+def row_hashes(ids: Sequence[str], vectors: np.ndarray) -> np.ndarray:
+    """Return the corpus hash of each row by itself; those of a corpus add up to its own (`sum_hashes`).
+
+    Args:
+        ids: N names.
+        vectors: (N, D) float32 raw vectors.
+
+    Returns:
+        (N, 32) uint8.
+    """
+    # Adding 0 makes -0 and 0, which no score tells apart, one value.
+    rows = np.ascontiguousarray(vectors + np.float32(0.0), dtype="<f4")
+    hashes = b"".join(bytes.fromhex(contents_hash([(name, row.tobytes())])) for name, row in zip(ids, rows, strict=True))
+    return np.frombuffer(hashes, dtype=np.uint8).reshape(len(ids), 32)
+
+
+def sum_hashes(hashes: Iterable[bytes], *, start: str | None = None, take_away: bool = False) -> str:
+    """Return the corpus hash after rows with these hashes came, or left.
+
+    Example:
+        >>> sum_hashes([b"1" * 32], start=sum_hashes([b"1" * 32]), take_away=True) == "0" * 64
+        True
+    """
+    total = sum(int.from_bytes(row, "big") for row in hashes)
+    before = 0 if start is None else int(start, 16)
+    return f"{(before - total if take_away else before + total) % _SIZE:064x}"
