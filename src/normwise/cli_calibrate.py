@@ -1,0 +1,179 @@
+"""`normwise calibrate`: its arguments, its one workflow call, and what a person sees of the result on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from normwise import cli_work
+from normwise.cli_tables import show_rows, stdout_console
+from normwise.core.errors import InputError
+
+if TYPE_CHECKING:
+    from normwise.core.calibration_records import CalibrationReport, CalibratorRow, SignalRow
+    from normwise.core.records import Record
+
+_EXAMPLE = (
+    "Example: normwise calibrate --model runs/demo/model --data my-beir-folder --precision 0.95\n\n"
+    "Queries without a relevant candidate take part as unanswerable: an empty relevance, or no_answer in queries.jsonl."
+)
+_METRICS = ("ece", "brier", "nll", "auroc", "aurc", "e_aurc", "nauc")
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command `calibrate` to an app."""
+    app.command("calibrate", epilog=_EXAMPLE)(calibrate)
+
+
+def calibrate(
+    context: typer.Context,
+    data: Annotated[
+        str | None, typer.Option("--data", help="Judged queries: a built-in set, a BEIR folder or a file of named columns.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,
+    vectors: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option("--vectors", metavar="Q.npy D.npy", help="Bare vectors in place of a model: rows of queries.jsonl and corpus.jsonl."),
+    ] = None,
+    similarity: Annotated[str | None, typer.Option("--similarity", help="Of --vectors; a model brings its own.")] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="Of the training loss, where the model's contract does not say it.")
+    ] = None,
+    precision: Annotated[float, typer.Option("--precision", help="What the threshold is to guarantee.")] = 0.95,
+    confidence: Annotated[float, typer.Option("--confidence", help="How certain the guarantee is to be.")] = 0.9,
+    signals: Annotated[str, typer.Option("--signals", help="auto runs the bake-off; or names of signals, separated by commas.")] = "auto",
+    depth: Annotated[
+        int | None, typer.Option("--depth", min=1, help="Hits per query that a confidence may read; all of 1,000 or fewer, else 100.")
+    ] = None,
+    unanswerable: Annotated[
+        float | None, typer.Option("--unanswerable", metavar="SHARE", help="Hide their answers from this share of the queries.")
+    ] = None,
+    index: Annotated[Path | None, typer.Option("--index", help="Calibrate on what this index returns, not on exact search.")] = None,
+    limit_queries: Annotated[int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of each split.")] = None,
+    limit_candidates: Annotated[int | None, typer.Option("--limit-candidates", min=2, help="At most so many candidates.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.json", help="Where the calibration goes; without it beside a model folder.")
+    ] = None,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Write no calibration and touch no model card.")] = False,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model: read it first.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
+) -> None:
+    """Say which score is good enough: fit a probability, find the threshold for a precision, or say that none exists."""
+    shared: dict[str, Any] = {
+        "temperature": temperature,
+        "precision": precision,
+        "confidence": confidence,
+        "depth": depth,
+        "signals": signals,
+        "unanswerable": unanswerable,
+        "limit_queries": limit_queries,
+        "limit_candidates": limit_candidates,
+        "seed": seed,
+        "out": out,
+        "save": not no_save,
+        "report": report,
+        "overwrite": overwrite,
+    }
+
+    def work() -> Record:
+        if overwrite and report is None:
+            raise InputError("--overwrite replaces an earlier page at --report: give one, or leave it out")
+        if data is None:
+            raise InputError("calibrate needs --data with judged queries: a built-in set, a BEIR folder or a file of named columns")
+        found = _of_vectors(vectors, data, similarity, shared, idle={"--model": model, "--index": index}) if vectors else None
+        if found is None:
+            found = _of_model(model, data, similarity, shared, index=index, trust_remote_code=trust_remote_code)
+        for note in found.notes:
+            cli_work.say(f"note: {note}")
+        return found
+
+    cli_work.do(context, work, show_calibration, as_json=as_json)
+
+
+def _of_vectors(
+    vectors: tuple[Path, Path], data: str, similarity: str | None, shared: dict[str, Any], *, idle: dict[str, Any]
+) -> CalibrationReport:
+    given = [name for name, value in idle.items() if value is not None]
+    if given:
+        raise InputError(f"--vectors calibrates bare vectors: leave {' and '.join(given)} out, or leave --vectors out")
+    if similarity is None:
+        raise InputError("--vectors needs --similarity: cosine, dot, query_normalized or candidate_normalized, as they are to be scored")
+    from normwise.workflows.calibrate import calibrate_vectors
+
+    return calibrate_vectors(*vectors, data, similarity=similarity, **shared)
+
+
+def _of_model(
+    model: str | None, data: str, similarity: str | None, shared: dict[str, Any], *, index: Path | None, trust_remote_code: bool
+) -> CalibrationReport:
+    if model is None:
+        raise InputError("calibrate needs --model, or --vectors QUERIES.npy CANDIDATES.npy with --similarity")
+    if similarity is not None:
+        raise InputError("--similarity belongs to --vectors: a model brings its own; leave it out")
+    from normwise.workflows.calibrate import calibrate
+
+    progress = sys.stderr.isatty()
+    return calibrate(model, data, index=index, progress=progress, trust_remote_code=trust_remote_code, **shared)
+
+
+def show_calibration(report: CalibrationReport) -> None:
+    """Show the verdict first, then threshold, what the norm added, the bake-off and the signals."""
+    console = stdout_console()
+    console.print(f"{report.model} on {report.data}: {report.verdict.label}")
+    console.print(report.verdict.text)
+    if (found := report.threshold) is not None:
+        inert = f"; inert: it {found.inert}" if found.inert else ""
+        console.print(
+            f"threshold: probability {found.probability:.4g}, which answers {found.coverage:.1%} of {report.queries.test:,} test queries; "
+            f"precision at least {found.precision_target:.4g} with confidence {found.confidence:.4g}{inert}"
+        )
+    console.print(f"what the norm added: {report.norm_gain.words}")
+    counts = report.queries
+    console.print(
+        f"queries: {counts.fit:,} fit ({counts.fit_right:,} right), {counts.test:,} test ({counts.test_right:,} right), "
+        f"{counts.unanswerable:,} of all unanswerable; scores by {report.similarity}"
+    )
+    show_rows(
+        f"bake-off on test queries: * {report.chosen} is chosen, - cannot be",
+        [_calibrator(row, chosen=row.name == report.chosen) for row in report.calibrators],
+    )
+    show_rows("signals alone: AUROC, .5 tells nothing", [_signal(row) for row in report.signals])
+    if report.calibration is not None:
+        console.print(f"calibration: {report.calibration}")
+    if report.report is not None:
+        console.print(f"report: {report.report}")
+
+
+def _calibrator(row: CalibratorRow, *, chosen: bool) -> dict[str, Any]:
+    # Two figures with their intervals: with those of all, no terminal holds a row in one line.
+    spans = ("auroc", "e_aurc")
+    return {
+        "": "*" if chosen else "" if row.eligible else "-",
+        "confidence": row.name,
+        **{metric: _span(row, metric) if metric in spans else _figure(getattr(row, metric)) for metric in _METRICS},
+    }
+
+
+def _span(row: CalibratorRow, metric: str) -> str:
+    ends = row.intervals.get(metric)
+    return _interval(getattr(row, metric), *((None, None) if ends is None else (ends.ci_low, ends.ci_high)))
+
+
+def _signal(row: SignalRow) -> dict[str, Any]:
+    return {"signal": row.name, "auroc [95%]": _interval(row.auroc, row.ci_low, row.ci_high)}
+
+
+def _interval(value: float | None, low: float | None, high: float | None) -> str:
+    return _figure(value) if value is None or low is None or high is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _figure(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

@@ -1,0 +1,162 @@
+"""What an index is made of: ids, texts and metadata of candidates, and the queries that came with them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from normwise.core.config import DataConfig
+from normwise.core.errors import InputError
+from normwise.data.beir import is_beir
+from normwise.data.builtin import BUILTIN
+from normwise.data.columns import is_pair_file
+from normwise.data.lines import read_json_lines, read_table
+from normwise.data.load import load_to_judge
+from normwise.data.opening import kind_of, user_path
+from normwise.data.sets import Judged
+from normwise.data.text_files import read_texts
+from normwise.data.texts import has_visible, text_problem
+
+Scalar = str | int | float | bool
+_CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
+_PAIR = "positive"
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Candidates to be indexed.
+
+    Args:
+        source: where they came from.
+        ids: N distinct ids.
+        texts: N texts.
+        metadata: N mappings of flat fields, empty where a candidate has none; () where none has any.
+        queries: real queries that came with them, for the self-test of an index.
+        notes: what a person should know.
+    """
+
+    source: str
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    metadata: tuple[Mapping[str, Scalar], ...] = ()
+    queries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_documents(name: str | Path) -> Documents:
+    """Read candidates, whatever form they come in.
+
+    Args:
+        name: a built-in set; a BEIR folder, whose corpus.jsonl is read (judgements are not needed) and whose queries.jsonl
+            gives the queries; a file like corpus.jsonl; a file of pairs, whose distinct positives and negatives are the
+            candidates; or a file of texts, whose ids are then row numbers from 0.
+
+    Raises:
+        InputError: nothing of that name, or bad content; the message names file, row and column.
+
+    Example:
+        >>> read_documents("gone.jsonl")
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: gone.jsonl does not exist: check the path
+    """
+    path = user_path(name, what="data")
+    kind = None if str(name) in BUILTIN else kind_of(path)
+    if kind == "folder" and is_beir(path):
+        return _with_queries(_read_corpus(_whole_or_packed(path / _CORPUS)), _whole_or_packed(path / _QUERIES))
+    if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
+        names = _columns(path)
+        if "_id" in names:
+            return _read_corpus(path)
+        if _PAIR not in names:
+            texts = tuple(read_texts(path))
+            return Documents(str(path), tuple(str(row) for row in range(len(texts))), texts)
+    return _of_set(str(name))
+
+
+def _of_set(name: str) -> Documents:
+    data, _ = load_to_judge(DataConfig.read({"name": name}, source="index"), seed=0)
+    judged: Judged | None = data.test or data.dev
+    pairs = judged or data.train
+    if pairs is None:
+        raise InputError(f"{name} holds no candidates: expected a corpus")
+    corpus = pairs.corpus
+    return Documents(data.name, corpus.ids, corpus.texts, queries=tuple(dict.fromkeys(pairs.queries)), notes=data.notes)
+
+
+def _whole_or_packed(path: Path) -> Path:
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if kind_of(path) != "file" and kind_of(packed) == "file" else path
+
+
+def _with_queries(documents: Documents, path: Path) -> Documents:
+    if kind_of(path) != "file":
+        return documents
+    queries = tuple(dict.fromkeys(read_texts(path)))
+    return Documents(documents.source, documents.ids, documents.texts, documents.metadata, queries, documents.notes)
+
+
+def _columns(path: Path) -> list[str]:
+    """The names of the columns of a text format that has names."""
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix == ".jsonl":
+        return [name for _, record in islice(read_json_lines(path), 1) for name in record]
+    if suffix in (".csv", ".tsv"):
+        rows = islice(read_table(path, delimiter="," if suffix == ".csv" else "\t"), 1)
+        return [cell.strip() for _, cells in rows for cell in cells]
+    return []
+
+
+def _read_corpus(path: Path) -> Documents:
+    ids: dict[str, int] = {}
+    texts: list[str] = []
+    metadata: list[Mapping[str, Scalar]] = []
+    skipped: Counter[str] = Counter()
+    for line, record in read_json_lines(path):
+        key: Any = record.get("_id")
+        if (problem := text_problem(key)) is not None:
+            raise InputError(f"{path}, line {line}, column _id: expected a text, got {key!r:.60}: it {problem}")
+        if ids.setdefault(key, line) != line:
+            raise InputError(f"{path}, line {line}, column _id: {key!r} stands there twice (line {ids[key]}): ids must be distinct")
+        texts.append(_joined(record, where=f"{path}, line {line}"))
+        metadata.append(_flat(record.get("metadata"), skipped))
+    if not ids:
+        raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
+    notes = [f"metadata {name!r} of {count:,} rows is no text, number or truth value: left out" for name, count in skipped.items()]
+    return Documents(str(path), tuple(ids), tuple(texts), tuple(metadata) if any(metadata) else (), notes=tuple(notes))
+
+
+def _joined(record: Mapping[str, Any], *, where: str) -> str:
+    """Title and text as one, as `data.beir` joins them: the hash of the same corpus is the same, whoever read it."""
+    title, text = record.get("title"), record.get("text")
+    has_title = title is not None and not (isinstance(title, str) and not has_visible(title))
+    if has_title and (problem := text_problem(title)) is not None:
+        raise InputError(f"{where}, column title: {problem}; repair or drop that row")
+    if text in (None, "") and has_title:
+        return str(title)
+    if (problem := text_problem(text)) is not None:
+        raise InputError(f"{where}, column text: {'is missing' if 'text' not in record else problem}; repair or drop that row")
+    return f"{title} {text}" if has_title else str(text)
+
+
+def _flat(metadata: Any, skipped: Counter[str]) -> dict[str, Scalar]:
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        skipped["(the whole object)"] += 1
+        return {}
+    kept: dict[str, Scalar] = {}
+    for name, value in metadata.items():
+        if isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+            kept[name] = value
+        elif value is not None:
+            skipped[name] += 1
+    return kept

@@ -1,0 +1,289 @@
+"""The calibration that lies beside a model: what a search turns scores into, for what it holds, and when it abstains."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from normwise.core.calibration_records import Fingerprint, ThresholdRecord, VerdictRecord
+from normwise.core.errors import InputError
+from normwise.core.problem_words import causes_of, words_of
+from normwise.core.records import Record
+from normwise.core.shapes import Bool, Int
+from normwise.theory.calibrators import AnyCalibrator
+from normwise.theory.hit_lists import HitLists
+from normwise.theory.logistic_calibrator import LogisticCalibrator
+from normwise.theory.lower_hits import LowerHits
+from normwise.theory.prior_calibrators import PriorCalibrator, RerankingCalibrator
+from normwise.theory.softmax_calibrators import NormTemperatureCalibrator
+
+FORMAT = 1
+FILE = "calibration.json"
+_SHOWN = 12
+
+
+class Calibration(Record):
+    """A fitted confidence with its threshold, verdict and evidence; `calibration.json` is exactly this.
+
+    It holds for one model, similarity, kind of search and corpus: see `check`. `lower_hits` None means that nobody knows how
+    probable a hit after the first is. `threshold` None means that the verdict found none. `evidence` are figures of test
+    queries for the model card. `created` is an ISO date.
+    """
+
+    format: Literal[1] = FORMAT
+    fingerprint: Fingerprint
+    calibrator: AnyCalibrator
+    lower_hits: LowerHits | None
+    threshold: ThresholdRecord | None
+    verdict: VerdictRecord
+    target: float = Field(gt=0.0, lt=1.0)
+    confidence_level: float = Field(gt=0.0, lt=1.0)
+    evidence: Mapping[str, float | None] = Field(default_factory=dict)
+    model_name: str = ""
+    data_name: str = ""
+    created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}")
+    versions: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def depth_needed(self) -> int:
+        """How many hits per query a search has to find, whatever it shows."""
+        depth = self.calibrator.depth
+        return self.fingerprint.depth if depth is None else min(depth, self.fingerprint.depth)
+
+    @property
+    def needs_lengths(self) -> bool:
+        """Whether the search has to know token counts of queries and hits."""
+        return any("length" in name for name in _read_by(self.calibrator))
+
+    @property
+    def needs_temperature(self) -> bool:
+        """Whether the training temperature stands behind the probability; it is kept in the calibrator."""
+        base = getattr(self.calibrator, "base", self.calibrator)
+        return getattr(base, "temperature", None) is not None
+
+    def check(self, now: Fingerprint) -> None:
+        """Refuse a search that is not the one this was fitted on.
+
+        Two corpora are one where their texts or their vectors agree. A search may find more hits than the fit read, never fewer.
+
+        Args:
+            now: the model, similarity, kind of search, corpus and depth at hand.
+
+        Raises:
+            InputError: what differs, both values of it, and the command that fits a calibration for it.
+        """
+        then = self.fingerprint
+        differing = [
+            f"{words} is {_short(getattr(now, name))}, fitted on {_short(getattr(then, name))}"
+            for name, words in (("model", "the model"), ("similarity", "the similarity"), ("search", "the kind of search"))
+            if getattr(now, name) != getattr(then, name)
+        ]
+        if (corpus := _corpus_problem(now, then)) is not None:
+            differing.append(corpus)
+        if now.depth < self.depth_needed:
+            differing.append(f"the depth is {now.depth} hits per query, and this one reads {self.depth_needed}")
+        if differing:
+            remedy = self._remedy(indexed=now.search != then.search)
+            raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. Fit one for what is at hand: {remedy}")
+
+    def apply(self, hits: HitLists) -> Applied:
+        """Turn hits into probabilities, and say on which to abstain.
+
+        A first hit abstains where `threshold` asks for more than its probability; a hit after it likewise by its own
+        probability, but the precision that the threshold was certified for is that of first hits. A zero vector has probability
+        0 and abstains, and so do the hits of a query that is one. Where no threshold exists all abstain.
+
+        Args:
+            hits: B queries; at least `depth_needed` hits each, K in all.
+
+        Returns:
+            All (B, K) by the places of `hits`.
+
+        Raises:
+            InputError: fewer hits than are needed, another similarity, or lengths that are needed and missing.
+        """
+        if hits.depth < self.depth_needed:
+            raise InputError(
+                f"{hits.depth} hits per query; this calibration reads {self.depth_needed}: search for as many, and show fewer of them"
+            )
+        if hits.similarity != self.fingerprint.similarity:
+            raise InputError(f"hits are scored by {hits.similarity.value}; this calibration was fitted on {self.fingerprint.similarity}")
+        read = hits
+        if self.calibrator.depth is None and hits.depth > self.fingerprint.depth:
+            # A softmax over more hits than it was fitted on would share the same chance among more of them.
+            read = _first_hits(hits, self.fingerprint.depth)
+        first, order = self.calibrator.predict(read), self.calibrator.order(read)
+        if self.lower_hits is None:
+            probabilities = np.full(hits.scores.shape, np.nan)
+            probabilities[np.arange(len(hits)), order] = first
+        else:
+            probabilities = self.lower_hits.predict(hits, first, places=order)
+        zero = (hits.query_norms[:, None] == 0.0) | (hits.hit_norms == 0.0)
+        probabilities[zero] = 0.0
+        return Applied(order, probabilities, zero, self.threshold, self.verdict)
+
+    def _remedy(self, *, indexed: bool) -> str:
+        model, data = shlex.quote(self.model_name or "MODEL"), shlex.quote(self.data_name or "DATA")
+        if self.fingerprint.model == "vectors":
+            model = f"--vectors QUERIES.npy CORPUS.npy --similarity {self.fingerprint.similarity}"
+        else:
+            model = f"--model {model}"
+        return f"normwise calibrate {model} --data {data}{' --index INDEX' if indexed else ''}"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a calibration says of hits, by the places that they came in.
+
+    Args:
+        order: (B,) the place of the hit to show first; 0 unless the calibration re-ranks.
+        probabilities: (B, K) that each hit is relevant; NaN where nobody knows.
+        zero: (B, K) whether the hit or its query is a zero vector.
+        threshold: what was certified, if anything was.
+        verdict: why there is no threshold, if there is none.
+    """
+
+    order: np.ndarray
+    probabilities: np.ndarray
+    zero: np.ndarray
+    threshold: ThresholdRecord | None
+    verdict: VerdictRecord
+
+    @cached_property
+    def abstain(self) -> Bool[np.ndarray, "B K"]:
+        """(B, K) whether to abstain on each hit."""
+        if self.threshold is None:
+            return np.ones(self.probabilities.shape, dtype=bool)
+        # An unknown probability reaches no threshold.
+        return self.zero | (self.probabilities == 0.0) | ~(self.probabilities >= self.threshold.probability)
+
+    def places(self, shown: int) -> Int[np.ndarray, "B S"]:
+        """Return the places of up to `shown` hits in the order to show them in: `order` first, then the others as they came."""
+        rank = np.arange(max(1, min(shown, self.probabilities.shape[1])))
+        # Those that stood in front of the first one come one later.
+        places = rank - (rank <= self.order[:, None])
+        places[:, 0] = self.order
+        return places
+
+    def reason(self, query: int, place: int) -> str:
+        """Return in words why the hit at that place is answered with or abstained on; equal cases share one text.
+
+        Example:
+            >>> one = np.array([[0.9]])
+            >>> none = VerdictRecord(label="no-usable-threshold", text="no order of these answers is better than chance")
+            >>> Applied(np.array([0]), one, one < 0, None, none).reason(0, 0)
+            'no usable threshold exists on the queries this was calibrated on: no order of these answers is better than chance'
+        """
+        return self._texts[self._cases[query, place]]
+
+    def reasons(self) -> list[list[str]]:
+        """Return `reason` of all hits, query by query."""
+        return [[self._texts[case] for case in row] for row in self._cases.tolist()]
+
+    @cached_property
+    def _cases(self) -> np.ndarray:
+        """(B, K) the place in `_texts` of each hit's reason."""
+        first = np.arange(self.probabilities.shape[1]) == self.order[:, None]
+        told = np.where(np.isnan(self.probabilities), _UNKNOWN, 2 * first + self.abstain)
+        return np.where(self.zero, _ZERO, told if self.threshold is not None else _NO_THRESHOLD)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        limit = ""
+        if self.threshold is not None:
+            aim = f"precision {self.threshold.precision_target:g} with {100.0 * self.threshold.confidence:.4g}% confidence"
+            limit = f"{self.threshold.probability:.6g}, the threshold for {aim}"
+        lower = f"{limit}; that precision is of first hits, and this is a hit after the first"
+        return (
+            f"probability reaches {lower}",
+            f"probability is below {lower}",
+            f"probability reaches {limit}",
+            f"probability is below {limit}",
+            "zero vector: it has no direction, so no similarity says anything",
+            "no probability is known: too few hits after the first were judged of both kinds",
+            f"no usable threshold exists on the queries this was calibrated on: {self.verdict.text}",
+        )
+
+
+# Places in `Applied._texts`, behind the four of answered or not, first or not.
+_ZERO, _UNKNOWN, _NO_THRESHOLD = 4, 5, 6
+
+
+def parse_calibration(text: str | bytes, source: str) -> Calibration:
+    """Read a calibration, or say in words why it is none.
+
+    Args:
+        text: what `Calibration.to_json` wrote.
+        source: the file that it came from, for the message.
+
+    Returns:
+        The calibration, equal to what was written, bit by bit.
+
+    Raises:
+        InputError: no JSON (cut off, or another file), not this record, or written by a newer normwise.
+
+    Example:
+        >>> parse_calibration("{", "model/calibration.json")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: model/calibration.json is no JSON (line 1, column 2); was it cut off? ...
+    """
+    again = "Fit it again: normwise calibrate"
+    try:
+        read = json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
+        place = f"line {problem.lineno}, column {problem.colno}" if isinstance(problem, json.JSONDecodeError) else "not UTF-8"
+        raise InputError(f"{source} is no JSON ({place}); was it cut off? {again}") from None
+    if not isinstance(read, dict) or "calibrator" not in read or "format" not in read:
+        raise InputError(f"{source} is JSON, but no calibration: it has no format or no calibrator. {again}")
+    if isinstance(read["format"], int) and read["format"] > FORMAT:
+        raise InputError(
+            f"{source} has format {read['format']}, this normwise reads {FORMAT}: a newer one wrote it. "
+            "Update it: pip install --upgrade normwise"
+        )
+    try:
+        return Calibration.model_validate_json(text)
+    except ValidationError as refused:
+        problem = causes_of(refused.errors())[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise InputError(f"{source} is not a whole calibration: {place}: {words_of(problem)}. {again}") from None
+
+
+def _read_by(calibrator: AnyCalibrator) -> tuple[str, ...]:
+    """The names of the signals that a calibrator reads beside scores."""
+    base = getattr(calibrator, "base", calibrator)
+    if isinstance(base, LogisticCalibrator):
+        return tuple(column.signal for column in base.columns)
+    if isinstance(base, NormTemperatureCalibrator):
+        return tuple(base.exponents)
+    return (base.prior,) if isinstance(base, RerankingCalibrator | PriorCalibrator) else ()
+
+
+def _corpus_problem(now: Fingerprint, then: Fingerprint) -> str | None:
+    """What is wrong with the corpus; nothing where its texts or its vectors agree."""
+    if now.candidates != then.candidates:
+        return f"the corpus has {now.candidates:,} candidates, fitted on {then.candidates:,}"
+    hashes = {"texts": (now.corpus_texts, then.corpus_texts), "vectors": (now.corpus_vectors, then.corpus_vectors)}
+    known = {name: (str(first), str(second)) for name, (first, second) in hashes.items() if first and second}
+    if not known:
+        return "whether the corpus is the same cannot be told: no hash of its texts or of its vectors is known on both sides"
+    if any(first == second for first, second in known.values()):
+        return None
+    words = (f"its {name} are {_short(first)}, fitted on {_short(second)}" for name, (first, second) in known.items())
+    return f"the corpus differs: {'; '.join(words)}"
+
+
+def _short(value: str) -> str:
+    return f"{value[:_SHOWN]}..." if len(value) > 2 * _SHOWN else value
+
+
+def _first_hits(hits: HitLists, depth: int) -> HitLists:
+    parts = ("scores", "hit_norms", "hit_lengths", "hit_frequency", "hit_density")
+    return replace(hits, complete=False, **{name: getattr(hits, name)[:, :depth] for name in parts if getattr(hits, name) is not None})

@@ -1,0 +1,238 @@
+"""Calibrate a retriever: which confidence to trust, from which probability to answer, and what its norms add."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normwise.core.calibration_records import CalibrationReport
+from normwise.core.errors import InputError, near_names
+from normwise.core.files import write_text
+from normwise.core.similarity import parse_similarity
+from normwise.data.sets import Judged, RetrievalData
+from normwise.data.texts import printable
+from normwise.theory.calibration import Calibration
+from normwise.theory.signals import SIGNALS
+from normwise.workflows.calibrate_data import Asked, load_asked
+from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
+from normwise.workflows.calibrate_fit import Goal, fit_calibration
+from normwise.workflows.calibrate_material import (
+    VECTORS,
+    AskHow,
+    Material,
+    ask_index,
+    ask_model,
+    ask_vectors,
+    known_temperature,
+    open_encoder,
+)
+from normwise.workflows.evaluate import check_report
+
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+
+
+def calibrate(
+    model: str | Path | Encoder,
+    data: str | Path | RetrievalData | Judged,
+    *,
+    precision: float = 0.95,
+    confidence: float = 0.9,
+    temperature: float | None = None,
+    depth: int | None = None,
+    signals: str | Sequence[str] = "auto",
+    unanswerable: float | None = None,
+    limit_queries: int | None = None,
+    limit_candidates: int | None = None,
+    index: str | Path | None = None,
+    seed: int = 0,
+    batch_size: int = 64,
+    progress: bool | None = False,
+    out: str | Path | None = None,
+    save: bool = True,
+    report: Path | None = None,
+    overwrite: bool = False,
+    trust_remote_code: bool = False,
+) -> CalibrationReport:
+    """Fit a probability that a first hit is right, find the threshold that a precision needs, and say what norms add.
+
+    Dev queries fit and test queries test where both have enough right and wrong first hits, else the queries are split in
+    halves by cluster. Training pairs are never among them. Every figure and the threshold come from queries that fitted nothing.
+
+    Args:
+        model: a folder, a hub id or an open encoder; it brings its similarity.
+        data: judged queries as `evaluate` takes them; queries without a relevant candidate take part, as unanswerable.
+        precision: what the threshold is to guarantee, 0..1.
+        confidence: how certain the guarantee is to be, 0.5..1.
+        temperature: tau of the training loss, > 0, for a model whose contract does not say it.
+        depth: hits per query that a confidence may read; None takes all of up to 1,000 candidates, else 100.
+        signals: "auto" runs the bake-off; names of signals make a logistic on exactly these.
+        unanswerable: share of the queries whose relevant candidates are hidden from them, to stand for unanswerable ones.
+        limit_queries: at most so many queries of each split, drawn by `seed`.
+        limit_candidates: at most so many candidates; those that are relevant to a kept query always stay.
+        index: folder of an index of the model's vectors: calibrate on what it returns in place of exact search.
+        seed: of every draw.
+        batch_size: texts per forward pass.
+        progress: show bars; None shows them on a terminal only.
+        out: file for the calibration; None writes `calibration.json` into a model folder of the user's.
+        save: False writes no calibration anywhere.
+        report: where to write the HTML page; None writes none.
+        overwrite: replace an earlier page at `report`.
+        trust_remote_code: run Python code that comes with the model, if it needs any. Read that code first.
+
+    Returns:
+        The report. Its texts are those of a few examples; `calibration` names the file that was written.
+
+    Raises:
+        InputError: bad data, too few right or wrong first hits, a query in dev and in test, or a setting out of its range.
+
+    Example:
+        `calibrate("runs/demo/model", "python-docs", unanswerable=0.3).threshold`
+    """
+    goal = Goal(precision, confidence, checked_signals(signals), seed)
+    _check_temperature(temperature)
+    named = str(model) if isinstance(model, str | Path) else None
+    check_report(report, overwrite=overwrite)
+    output = _Output(choose_place(named, out=out, save=save), report, time.monotonic())
+    if index is not None and limit_candidates is not None:
+        raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
+    asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
+    encoder, notes = open_encoder(model, trust_remote_code=trust_remote_code)
+    how = AskHow(known_temperature(encoder, temperature), depth, seed, batch_size, progress)
+    asked = replace(asked, notes=(*notes, *asked.notes, *_cut_notes(asked, limit_candidates)))
+    names = named or encoder.name, str(data) if isinstance(data, str | Path) else asked.name
+    if index is None:
+        return _finish(ask_model(encoder, asked, how), asked, goal, output, names)
+    from normwise.index.opening import open_index
+
+    # Open to the end, since the examples of the report have their texts from it.
+    with closing(open_index(index)) as opened:
+        return _finish(ask_index(encoder, opened, asked, how), asked, goal, output, names)
+
+
+def calibrate_vectors(
+    queries: str | Path,
+    candidates: str | Path,
+    data: str | Path,
+    *,
+    similarity: str,
+    temperature: float | None = None,
+    precision: float = 0.95,
+    confidence: float = 0.9,
+    depth: int | None = None,
+    signals: str | Sequence[str] = "auto",
+    unanswerable: float | None = None,
+    limit_queries: int | None = None,
+    limit_candidates: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    save: bool = True,
+    report: Path | None = None,
+    overwrite: bool = False,
+) -> CalibrationReport:
+    """Calibrate bare vectors, without a model.
+
+    Args:
+        queries: a `.npy` file of raw vectors, one row for each line of queries.jsonl, in its order.
+        candidates: likewise for corpus.jsonl.
+        data: the BEIR folder that holds both.
+        similarity: one of the four names.
+        temperature: tau of the training loss, > 0; None leaves the softmax at that temperature out.
+        precision: as in `calibrate`, as is all that follows.
+        confidence: see `precision`.
+        depth: see `precision`.
+        signals: see `precision`.
+        unanswerable: see `precision`.
+        limit_queries: see `precision`.
+        limit_candidates: see `precision`.
+        seed: see `precision`.
+        out: file for the calibration; None writes none.
+        save: see `precision`.
+        report: see `precision`.
+        overwrite: see `precision`.
+
+    Returns:
+        As `calibrate`. Lengths are words between blanks and only controls, since a search over bare vectors has no texts.
+
+    Raises:
+        InputError: as `calibrate`; row counts that are not those of the files, and vectors that are not finite.
+
+    Example:
+        `calibrate_vectors("q.npy", "d.npy", "my-beir-folder", similarity="cosine", out="calibration.json").verdict.text`
+    """
+    goal = Goal(precision, confidence, checked_signals(signals), seed)
+    _check_temperature(temperature)
+    parsed = parse_similarity(similarity)
+    check_report(report, overwrite=overwrite)
+    output = _Output(choose_place(None, out=out, save=save), report, time.monotonic())
+    asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
+    asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
+    how = AskHow(temperature, depth, seed)
+    return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, (VECTORS, str(data)))
+
+
+def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
+    """Read which signals a confidence is to use: "auto", or names separated by commas.
+
+    Raises:
+        InputError: a name is unknown.
+
+    Example:
+        >>> checked_signals("score, margin")
+        ('score', 'margin')
+    """
+    if names == "auto":
+        return "auto"
+    listed = tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
+    for name in listed:
+        if name not in SIGNALS:
+            raise InputError(f"signal {name!r} is unknown: {near_names(name, SIGNALS)}; or auto")
+    return listed
+
+
+@dataclass(frozen=True)
+class _Output:
+    """What is to be written where, and when the work began."""
+
+    place: Place
+    page: Path | None
+    started: float
+
+    def write(self, report: CalibrationReport, calibration: Calibration) -> CalibrationReport:
+        """Write the calibration, the card's section and the page; return the report with their places."""
+        notes = write_calibration(self.place, calibration, report)
+        whole = report.model_copy(
+            update={
+                "notes": (*report.notes, *notes),
+                "calibration": None if self.place.file is None else printable(str(self.place.file)),
+                "report": None if self.page is None else printable(str(self.page)),
+                "seconds": time.monotonic() - self.started,
+            }
+        )
+        if self.page is not None:
+            from normwise.report.page import render_calibration
+
+            write_text(Path(self.page), render_calibration(whole))
+        return whole
+
+
+def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:
+    report, calibration = fit_calibration(material, asked, goal, model_name=names[0], data_name=names[1])
+    return output.write(report, calibration)
+
+
+def _cut_notes(asked: Asked, limit: int | None) -> list[str]:
+    if limit is None or len(asked.judged.corpus) < limit:
+        return []
+    count = len(asked.judged.corpus)
+    return [f"the corpus was cut to {count:,} candidates (limit_candidates), and the calibration holds for these, not for the whole of it"]
+
+
+def _check_temperature(temperature: float | None) -> None:
+    if temperature is not None and not (math.isfinite(temperature) and temperature > 0.0):
+        raise InputError(f"temperature is {temperature}; expected a finite number above 0: the tau of the training loss")

@@ -1,0 +1,102 @@
+"""Where a calibration is written: beside the model or where one says, over an older one of ours, over nothing else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from normwise.core.calibration_records import CalibrationReport
+from normwise.core.errors import InputError, NormwiseError
+from normwise.core.files import write_text
+from normwise.data.opening import check_new_place, kind_of, user_path
+from normwise.report.card_calibration import calibration_section, with_calibration
+from normwise.theory.calibration import Calibration
+
+CALIBRATION_FILE, CARD_FILE = "calibration.json", "README.md"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to write, if anywhere: the file, the card of the model beside it, and what to say of both."""
+
+    file: Path | None
+    card: Path | None
+    notes: tuple[str, ...]
+
+
+def choose_place(model: str | None, *, out: str | Path | None, save: bool) -> Place:
+    """Decide before the work where the calibration goes, and refuse what would fail after it.
+
+    Args:
+        model: folder or hub id as the user gave it; None for bare vectors or an open encoder.
+        out: the file that the user names; None writes beside a model that is a folder of the user's, else nowhere.
+        save: False writes nothing at all.
+
+    Returns:
+        The place. The model's card gets a section only where the calibration lies beside it.
+
+    Raises:
+        InputError: something else than a calibration of ours stands there, or the place cannot be written.
+    """
+    if not save:
+        if out is not None:
+            raise InputError("--out names a file to write and --no-save writes none: leave one of them out")
+        return Place(None, None, ())
+    folder = None if model is None else user_path(model, what="model")
+    beside = folder is not None and kind_of(folder) == "folder"
+    if out is None and not beside:
+        return Place(None, None, ("the calibration was not saved, since there is no model folder to put it in: name a file with --out",))
+    file = user_path(out, what="out") if out is not None else Path(str(folder)) / CALIBRATION_FILE
+    check_new_place(file)
+    notes = []
+    if (kind := kind_of(file)) is not None:
+        _check_ours(file, kind=kind)
+        notes.append(f"the older calibration at {file} was replaced")
+    elif kind_of(file.parent) == "folder" and not os.access(file.parent, os.W_OK):
+        raise InputError(f"{file.parent} is write-protected: name another place with --out, or save nothing with --no-save")
+    at_home = beside and folder is not None and file.absolute().parent == folder.absolute() and file.name == CALIBRATION_FILE
+    return Place(file, folder / CARD_FILE if at_home and folder is not None else None, tuple(notes))
+
+
+def write_calibration(place: Place, calibration: Calibration, report: CalibrationReport) -> tuple[str, ...]:
+    """Write the file, and put the section into the model's card.
+
+    Args:
+        place: of `choose_place`.
+        calibration: what the file holds.
+        report: what the section tells.
+
+    Returns:
+        Notes: what was replaced, or why the card stayed as it was.
+
+    Raises:
+        WorkError: the disk refused.
+    """
+    if place.file is None:
+        return place.notes
+    write_text(place.file, calibration.to_json() + "\n")
+    if place.card is None:
+        return place.notes
+    if kind_of(place.card) != "file":
+        return (*place.notes, f"the model has no {CARD_FILE}, so no card tells of its calibration")
+    try:
+        before = place.card.read_text(encoding="utf-8")
+        write_text(place.card, with_calibration(before, calibration_section(report)))
+    except (UnicodeDecodeError, OSError, InputError) as error:
+        return (*place.notes, f"{place.card} was left as it was: {error}")
+    return (*place.notes, f"{place.card} tells of the calibration")
+
+
+def _check_ours(file: Path, *, kind: str) -> None:
+    way = "name another file with --out, or move it away"
+    if kind != "file":
+        raise InputError(f"{file} is no file, and nothing but an older calibration is replaced: {way}")
+    try:
+        Calibration.from_json(file.read_bytes())
+    except NormwiseError as error:
+        raise InputError(f"{file} is no calibration of normwise, and nothing else is replaced ({error}): {way}") from None
+    except ValueError:
+        raise InputError(f"{file} is no calibration of normwise, and nothing else is replaced: {way}") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror or error}; {way}") from None

@@ -1,0 +1,288 @@
+"""What a calibration is made from: a model, an index or bare vectors, each asked the judged queries once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from normwise.core.calibration_records import Fingerprint
+from normwise.core.contents_hash import contents_hash
+from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.similarity import Similarity
+from normwise.data.factors import token_counts
+from normwise.data.texts import printable
+from normwise.data.vectors import load_vectors
+from normwise.theory.directions import exact_norms
+from normwise.theory.hit_lists import JudgedHits
+from normwise.workflows.calibrate_data import Asked, rows_in_folder
+from normwise.workflows.calibrate_hits import Searched, judge_hits, search_index, search_vectors
+
+if TYPE_CHECKING:
+    from normwise.index.protocol import Index
+    from normwise.models.encoder import Encoder
+
+VECTORS = "vectors"
+_WORDS_COUNTED = (
+    "lengths are words between blanks, for want of a tokenizer: they serve as controls, and no confidence that reads them can be chosen"
+)
+
+
+@dataclass(frozen=True)
+class Material:
+    """Judged hits of all queries, and what they are tied to.
+
+    `describe` gives the id and the text of the hit at (row of the query, place). `vectors` are those of queries and
+    candidates, where the candidates are at hand. `lengths_at_search` says whether a later search knows token counts.
+    """
+
+    name: str
+    judged: JudgedHits
+    found: Searched
+    similarity: Similarity
+    temperature: float | None
+    fingerprint: Fingerprint
+    lengths_at_search: bool
+    describe: Callable[[int, int], tuple[str, str]]
+    vectors: tuple[np.ndarray, np.ndarray] | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AskHow:
+    """How queries are asked: tau of the training loss if known, hits per query, seed, and how texts are encoded."""
+
+    temperature: float | None = None
+    depth: int | None = None
+    seed: int = 0
+    batch_size: int = 64
+    progress: bool | None = False
+
+
+def open_encoder(model: str | Path | Encoder, *, trust_remote_code: bool = False) -> tuple[Encoder, list[str]]:
+    """Open a model as its contract says; what it would warn of comes as notes."""
+    if not isinstance(model, str | Path):
+        return model, []
+    if find_spec("sentence_transformers") is None:
+        raise MissingExtraError("sentence-transformers", extra="train")
+    from normwise.models.encoder import Encoder
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        encoder = Encoder.load(model, trust_remote_code=trust_remote_code)
+    prefix = f"{encoder.name}: "
+    ours = [str(each.message).removeprefix(prefix) for each in caught if str(each.message).startswith(prefix)]
+    for each in caught:
+        if not str(each.message).startswith(prefix):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return encoder, ours
+
+
+def known_temperature(encoder: Encoder, given: float | None) -> float | None:
+    """The temperature of the training loss: that of the contract, else what the user says.
+
+    Raises:
+        InputError: the user says another than the contract.
+    """
+    own = encoder.contract.temperature
+    if own is not None and given is not None and given != own:
+        raise InputError(f"temperature {given:g} contradicts the model's contract, which says {own:g}: leave it out")
+    return given if own is None else own
+
+
+def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
+    """Encode queries and candidates, and search exactly under the model's similarity."""
+    from normwise.models.fingerprint import model_fingerprint
+
+    judged = asked.judged
+    candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=how.batch_size, progress=how.progress)
+    queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
+    found, notes = search_vectors(queries, candidates, asked, similarity=encoder.similarity, depth=how.depth)
+    count = _counter(encoder)
+    hits = judge_hits(
+        found,
+        asked,
+        similarity=encoder.similarity,
+        query_lengths=count(judged.queries),
+        candidate_lengths=count(judged.corpus.texts),
+        candidate_norms=exact_norms(candidates, name="candidates"),
+        seed=how.seed,
+    )
+    return Material(
+        name=printable(encoder.name),
+        judged=hits,
+        found=found,
+        similarity=encoder.similarity,
+        temperature=how.temperature,
+        fingerprint=_fingerprint_of(model_fingerprint(encoder), encoder.similarity, found, asked, candidates),
+        lengths_at_search=True,
+        describe=_from_corpus(found, asked),
+        vectors=(queries, candidates),
+        notes=tuple(notes),
+    )
+
+
+def ask_index(encoder: Encoder, index: Index, asked: Asked, how: AskHow) -> Material:
+    """Encode queries, and search an index as it answers in use.
+
+    Raises:
+        InputError: the index holds vectors of another model, or scores by another similarity.
+    """
+    from normwise.models.fingerprint import model_fingerprint
+
+    manifest, own = index.manifest, model_fingerprint(encoder)
+    notes = []
+    if manifest.similarity != encoder.similarity.value:
+        raise InputError(
+            f"the index scores by {manifest.similarity}, and {encoder.name} by {encoder.similarity.value}: build the index again with the "
+            "model, or name the one it was built with"
+        )
+    if manifest.model == VECTORS:
+        notes.append("the index does not tell which model its vectors are of, so nothing checked that they are of this one")
+    elif manifest.model != own:
+        called = f" ({manifest.model_name})" if manifest.model_name else ""
+        raise InputError(
+            f"the index holds vectors of another model{called} than {encoder.name}: build it again with this model, or name that one"
+        )
+    judged = asked.judged
+    queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
+    found, more = search_index(queries, index, asked, depth=how.depth)
+    unknown = int(np.count_nonzero(found.rows[:, 0] < 0))
+    if unknown == len(judged):
+        raise InputError(
+            "no first hit of the index is in the corpus of the data: their ids must be the same; build the index from these data"
+        )
+    if unknown:
+        notes.append(f"{unknown:,} of {len(judged):,} first hits are not in the corpus of the data, and count as wrong")
+    count = _counter(encoder)
+    hits = judge_hits(
+        found,
+        asked,
+        similarity=encoder.similarity,
+        query_lengths=count(judged.queries),
+        candidate_lengths=count(judged.corpus.texts),
+        seed=how.seed,
+    )
+
+    def describe(row: int, place: int) -> tuple[str, str]:
+        name = str(found.names[row, place]) if found.names is not None else ""
+        at = int(found.rows[row, place])
+        return name, judged.corpus.texts[at] if at >= 0 else index.texts([name])[0] or ""
+
+    return Material(
+        name=printable(encoder.name),
+        judged=hits,
+        found=found,
+        similarity=encoder.similarity,
+        temperature=how.temperature,
+        fingerprint=Fingerprint(
+            model=own,
+            similarity=manifest.similarity,
+            search=manifest.search_kind,
+            candidates=found.candidates,
+            corpus_texts=manifest.corpus_texts,
+            corpus_vectors=manifest.corpus_vectors,
+            depth=found.depth,
+        ),
+        lengths_at_search=found.lengths is not None,
+        describe=describe,
+        vectors=None,
+        notes=(*notes, *more),
+    )
+
+
+def ask_vectors(
+    files: tuple[str | Path, str | Path],
+    asked: Asked,
+    data: str | Path,
+    similarity: Similarity,
+    how: AskHow,
+) -> Material:
+    """Search bare vectors exactly; their rows are those of queries.jsonl and corpus.jsonl of the data.
+
+    Raises:
+        InputError: row counts differ from those files, a value is not finite, or widths differ; the message names the file.
+    """
+    query_rows, corpus_rows, query_count, corpus_count = rows_in_folder(asked, data)
+    all_queries, all_candidates = load_vectors(files[0]), load_vectors(files[1])
+    swapped = (all_queries.shape[0], all_candidates.shape[0]) == (corpus_count, query_count) != (query_count, corpus_count)
+    hint = "; the two files look swapped: queries come first" if swapped else "; give one row for each line, in its order"
+    for file, vectors, name, count in (
+        (files[0], all_queries, "queries.jsonl", query_count),
+        (files[1], all_candidates, "corpus.jsonl", corpus_count),
+    ):
+        if vectors.shape[0] != count:
+            raise InputError(f"{file} has {vectors.shape[0]:,} rows, and {Path(data) / name} has {count:,}{hint}")
+    queries, candidates = np.asarray(all_queries[query_rows]), np.asarray(all_candidates[corpus_rows])
+    try:
+        found, notes = search_vectors(queries, candidates, asked, similarity=similarity, depth=how.depth)
+    except InputError as error:
+        raise InputError(f"{error} (queries: {files[0]}, candidates: {files[1]})") from None
+    hits = judge_hits(
+        found,
+        asked,
+        similarity=similarity,
+        query_lengths=_words(asked.judged.queries),
+        candidate_lengths=_words(asked.judged.corpus.texts),
+        candidate_norms=exact_norms(candidates, name="candidates"),
+        seed=how.seed,
+    )
+    return Material(
+        name=printable(f"{Path(files[0]).name} x {Path(files[1]).name}"),
+        judged=hits,
+        found=found,
+        similarity=similarity,
+        temperature=how.temperature,
+        fingerprint=_fingerprint_of(VECTORS, similarity, found, asked, candidates),
+        lengths_at_search=False,
+        describe=_from_corpus(found, asked),
+        vectors=(queries, candidates),
+        notes=(*notes, _WORDS_COUNTED),
+    )
+
+
+def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: Asked, candidates: np.ndarray) -> Fingerprint:
+    corpus = asked.judged.corpus
+    return Fingerprint(
+        model=model,
+        similarity=similarity.value,
+        search="exact",
+        candidates=found.candidates,
+        corpus_texts=contents_hash((name, text.encode("utf-8")) for name, text in zip(corpus.ids, corpus.texts, strict=True)),
+        corpus_vectors=contents_hash(_vector_pairs(corpus.ids, candidates)),
+        depth=found.depth,
+    )
+
+
+def _vector_pairs(ids: Sequence[str], vectors: np.ndarray) -> Iterable[tuple[str, bytes]]:
+    for name, vector in zip(ids, vectors, strict=True):
+        # As an index hashes them: adding 0 makes -0 and 0, which no score tells apart, one value.
+        yield name, (vector + np.float32(0.0)).astype("<f4").tobytes()
+
+
+def _from_corpus(found: Searched, asked: Asked) -> Callable[[int, int], tuple[str, str]]:
+    corpus = asked.judged.corpus
+
+    def describe(row: int, place: int) -> tuple[str, str]:
+        at = int(found.rows[row, place])
+        return corpus.ids[at], corpus.texts[at]
+
+    return describe
+
+
+def _counter(encoder: Encoder) -> Callable[[Sequence[str]], np.ndarray]:
+    """Token counts as the encoder reads texts: what it cuts off does not count."""
+    from normwise.models.structure import token_limit
+    from normwise.models.tokens import token_counter
+
+    limit, counter = token_limit(encoder.model), token_counter(encoder.model)
+    return lambda texts: np.minimum(token_counts(texts, counter), np.inf if limit is None else limit)
+
+
+def _words(texts: Sequence[str]) -> np.ndarray:
+    return np.array([len(text.split()) for text in texts], dtype=np.float64)

@@ -1,0 +1,175 @@
+"""Change an index, and say what is in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.files import write_bytes
+from normwise.core.search_records import IndexReport
+from normwise.data.documents import read_documents
+from normwise.data.opening import kind_of, user_path
+from normwise.data.texts import printable
+from normwise.index.opening import open_index
+from normwise.index.protocol import Index
+from normwise.theory.calibration import FILE as CALIBRATION
+from normwise.workflows.index_rows import Rows, encoded_rows, given_rows, read_ids
+from normwise.workflows.search_model import UNKNOWN, encoder_of
+
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+
+# What stands in the folder of an embedded index beside vectors and norms, and what only building anew reads.
+_SIDE = frozenset({"ids.json", "texts.json", "lengths.npy", "metadata.json", "hashes.npy", "settings.json", "self_test.npy"})
+
+
+def add_to_index(
+    index: str | Path,
+    *,
+    data: str | Path | None = None,
+    vectors: str | Path | np.ndarray | None = None,
+    ids: str | Path | Sequence[str] | None = None,
+    model: str | Path | Encoder | None = None,
+    url: str | None = None,
+    batch_size: int = 64,
+) -> IndexReport:
+    """Add documents, or bare vectors, to an index.
+
+    Args:
+        index: its folder.
+        data: as in `build_index`; ids that the index holds already are refused.
+        vectors: as in `build_index`, for an index of bare vectors.
+        ids: of bare vectors.
+        model: None takes the one that the index names.
+        url: of the server, where the one in the folder lacks a password.
+        batch_size: texts per forward pass.
+
+    Returns:
+        The index as it is now.
+
+    Raises:
+        InputError: as `build_index`; another model than the index's; an id that is there already. Nothing is added then.
+    """
+    start = time.perf_counter()
+    with _opened(index, url=url) as opened:
+        if vectors is not None:
+            if opened.manifest.model != UNKNOWN or model is not None:
+                raise InputError(f"{index} was built with a model, which encodes what joins it: give data, and leave vectors out")
+            rows = given_rows(vectors, ids=ids, data=data)
+            _add(opened, rows)
+            _save(opened, index)
+            return report_index(opened, index, changed=len(rows.ids), notes=rows.notes, started=start)
+        if data is None:
+            raise InputError("nothing to add: give data, or vectors for an index of bare vectors")
+        if ids is not None:
+            raise InputError("ids are of bare vectors; documents bring their own: leave ids out")
+        documents = read_documents(data)
+        encoder, notes = encoder_of(opened.manifest, model, index=str(index))
+        with encoded_rows(encoder, documents, batch_size=batch_size) as rows:
+            _add(opened, rows)
+        _save(opened, index)
+        return report_index(opened, index, changed=len(documents), notes=(*notes, *rows.notes), started=start)
+
+
+def delete_from_index(index: str | Path, ids: str | Path | Sequence[str], *, url: str | None = None) -> IndexReport:
+    """Take candidates out of an index.
+
+    Args:
+        index: its folder.
+        ids: a list, or a file with one per line; where the index lacks one of them, nothing is deleted.
+        url: as in `add_to_index`.
+
+    Returns:
+        The index as it is now.
+
+    Raises:
+        InputError: an unknown id, or none at all.
+    """
+    start = time.perf_counter()
+    names = read_ids(ids)
+    if not names:
+        raise InputError("no ids came: name what is to be deleted")
+    with _opened(index, url=url) as opened:
+        opened.delete(names)
+        _save(opened, index)
+        return report_index(opened, index, changed=len(names), started=start)
+
+
+def index_info(index: str | Path, *, url: str | None = None) -> IndexReport:
+    """Open an index, which checks every file of it, and say what it is.
+
+    Raises:
+        InputError: no index, or one that is cut short or changed; WorkError: its server does not answer.
+    """
+    start = time.perf_counter()
+    with _opened(index, url=url) as opened:
+        return report_index(opened, index, started=start)
+
+
+def report_index(index: Index, folder: str | Path, *, changed: int = 0, notes: Sequence[str] = (), started: float) -> IndexReport:
+    """Say what an open index is.
+
+    Args:
+        index: the index.
+        folder: where it lies.
+        changed: how many candidates came or went.
+        notes: what a person should know.
+        started: when the work began, by `time.perf_counter`.
+    """
+    path, manifest, size = Path(folder), index.manifest, len(index)
+    embedded = manifest.engine == "faiss"
+    files = {file: file.stat().st_size for file in path.rglob("*") if file.is_file()}
+    vectors = sum(length for file, length in files.items() if file.name in manifest.files and file.name not in _SIDE)
+    return IndexReport(
+        index=printable(str(folder)),
+        manifest=manifest,
+        candidates=size,
+        bytes_on_disk=sum(files.values()),
+        bytes_per_vector=vectors / size if embedded and size else None,
+        changed=changed,
+        notes=tuple(notes),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@contextmanager
+def _opened(index: str | Path, *, url: str | None) -> Iterator[Index]:
+    opened = open_index(user_path(index, what="index"), url=url)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def _add(index: Index, rows: Rows) -> None:
+    """Add rows; an index is not given what it was built without."""
+    manifest = index.manifest
+    kept = replace(
+        rows,
+        texts=rows.texts if manifest.has_texts else None,
+        lengths=rows.lengths if manifest.has_lengths else None,
+        metadata=rows.metadata if manifest.metadata_keys else None,
+    )
+    index.add(kept.ids, kept.vectors, **kept.beside)
+
+
+def _save(index: Index, folder: str | Path) -> None:
+    """Put an embedded index back into its folder, which is replaced as a whole; servers keep what they are told at once.
+
+    A calibration in the folder stays: it no longer holds, and a search says so better than a file that is gone.
+    """
+    save = getattr(index, "save", None)
+    if save is None:
+        return
+    path = user_path(folder, what="index") / CALIBRATION
+    kept = path.read_bytes() if kind_of(path) == "file" else None
+    save()
+    if kept is not None:
+        write_bytes(path, kept)

@@ -1,0 +1,206 @@
+"""Search an index with texts or vectors, and say of every hit how probable it is and whether to trust it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.index_records import IndexManifest
+from normwise.data.opening import user_path
+from normwise.data.texts import text_problem
+from normwise.index.opening import open_index
+from normwise.index.protocol import Index, Where
+from normwise.theory.directions import exact_norms
+from normwise.workflows.search_calibration import Fitted, Searched, find_calibration
+from normwise.workflows.search_judging import Query, calibrated, uncalibrated
+from normwise.workflows.search_model import UNKNOWN, encoder_of, model_hash, open_encoder, text_lengths
+from normwise.workflows.search_result import SearchResult
+
+if TYPE_CHECKING:
+    from normwise.models.encoder import Encoder
+    from normwise.theory.calibration import Calibration
+
+
+@final
+class Searcher:
+    """An open index with the model that reads queries for it and the calibration that judges its hits.
+
+    `open` makes one. Use it as a context, or close it.
+
+    Example:
+        `with Searcher.open("my-index") as searcher: result = searcher.search(["how do I sort a list?"], k=5)`
+    """
+
+    def __init__(self, index: Index, fitted: Fitted, *, name: str = "the index", model: str | Path | Encoder | None = None) -> None:
+        self._index, self._fitted, self._name, self._model = index, fitted, name, model
+        self._encoder: Encoder | None = None
+        self._notes: tuple[str, ...] = ()
+
+    @classmethod
+    def open(
+        cls,
+        index: str | Path | Index,
+        *,
+        model: str | Path | Encoder | None = None,
+        calibration: str | Path | Calibration | None = None,
+        url: str | None = None,
+    ) -> Searcher:
+        """Open an index for searching.
+
+        Args:
+            index: its folder, or an open index.
+            model: what reads queries that are texts; None takes the one that the index names. It is opened on the first such
+                query, and must have the hash that the index holds.
+            calibration: a `calibration.json`, the folder of one, or a `Calibration`; None looks in the index's folder and in
+                the model's. A calibration holds for one model, similarity, kind of search and corpus.
+            url: of the server, where the index has one with a password.
+
+        Raises:
+            InputError: no index, or a broken one; a named calibration that was fitted on something else. One that was only
+                found is left out instead, and `why_not_calibrated` says why.
+            WorkError: a server does not answer.
+        """
+        folder = user_path(index, what="index") if isinstance(index, str | Path) else None
+        opened: Any = index if folder is None else open_index(folder, url=url)
+        manifest: IndexManifest = opened.manifest
+        beside = manifest.model_name if model is None else model if isinstance(model, str | Path) else model.name
+        try:
+            own = None
+            if model is not None and manifest.model == UNKNOWN:
+                model = open_encoder(model)  # opened at once, since a calibration may name it
+                own = model_hash(model)
+            place = str(beside) if beside else None
+            fitted = find_calibration(calibration, Searched(manifest, len(opened), index=folder, model=place, model_hash=own))
+        except BaseException:
+            if folder is not None:
+                opened.close()
+            raise
+        return cls(opened, fitted, name="the index" if folder is None else str(folder), model=model)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __repr__(self) -> str:
+        words = "calibrated" if self.calibration is not None else "not calibrated"
+        return f"Searcher({self._name!r}, {len(self):,} candidates, similarity={self.manifest.similarity}, {words})"
+
+    @property
+    def manifest(self) -> IndexManifest:
+        """What the index is."""
+        return self._index.manifest
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What judges the hits, if anything does."""
+        return self._fitted.calibration
+
+    @property
+    def why_not_calibrated(self) -> str:
+        """Why no calibration judges the hits, and how to get one; empty where one does."""
+        return self._fitted.why_not
+
+    def search(self, queries: Sequence[str] | np.ndarray, *, k: int = 10, where: Where | None = None) -> SearchResult:
+        """Find the k best candidates of every query.
+
+        With a calibration the index is searched as deep as the calibrator reads, and k hits of that are returned. A filter
+        searches a part of the corpus, for which no calibration was fitted: hits then have no probability.
+
+        Args:
+            queries: B texts, or (B, D) raw vectors.
+            k: >= 1; where the index has fewer, all are returned and a note says so.
+            where: metadata that a hit must have, all of it, by equality.
+
+        Returns:
+            Columns of ids, scores, norms, probabilities and decisions; `hits(row)` gives them one by one.
+
+        Raises:
+            InputError: an empty text, a vector of another width or with a value that is not finite, k < 1, an unknown key of
+                `where`, another model than the index's, or `where` with a calibration that was named.
+            WorkError: a server does not answer.
+        """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise InputError(f"k is {k!r:.40}; expected a whole number of at least 1")
+        vectors, texts, lengths = self._asked(queries)
+        fitted = self._applicable(where, lengths=lengths)
+        wanted, size = int(k), len(self)
+        found = self._index.search(vectors, k=self._depth(wanted, fitted), where=where)
+        query = Query(exact_norms(vectors, name="queries"), lengths)
+        if fitted.calibration is None:
+            shown = uncalibrated(found, query, shown=wanted, why=fitted.why_not)
+        else:
+            shown = calibrated(found, query, fitted.calibration, shown=wanted, candidates=size)
+        notes = list(self._notes) if texts is not None else []
+        if not where and wanted > size:
+            notes.append(f"k is {wanted:,}, and the index has {size:,} candidates: all of them are returned")
+        ids, scores, norms = (np.take_along_axis(values, shown.places, axis=1) for values in (found.ids, found.scores, found.norms))
+        return SearchResult(
+            ids=ids,
+            scores=scores,
+            norms=norms,
+            counts=np.minimum(found.counts, wanted),
+            similarity=self.manifest.similarity,
+            probabilities=shown.probabilities,
+            abstains=shown.abstains,
+            reason_at=shown.reason_at,
+            queries=texts,
+            texts_of=self._index.texts if self.manifest.has_texts else None,
+            why_not_calibrated=fitted.why_not,
+            notes=tuple(notes),
+        )
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        self._index.close()
+
+    def _depth(self, k: int, fitted: Fitted) -> int:
+        """How many hits to find: k, or as many as the calibration reads."""
+        return k if fitted.calibration is None else max(k, min(fitted.calibration.depth_needed, max(len(self), 1)))
+
+    def _applicable(self, where: Where | None, *, lengths: np.ndarray | None) -> Fitted:
+        """The calibration, where this search is one that it can read."""
+        calibration = self._fitted.calibration
+        if calibration is None:
+            return self._fitted
+        words = ""
+        if where:
+            words = f"where searches a part of the corpus, and {self._fitted.place} was fitted on all of it: index and calibrate that part"
+        elif calibration.needs_lengths and (lengths is None or not self.manifest.has_lengths):
+            lacking = "the index" if lengths is not None else "a query vector"
+            words = f"{self._fitted.place} reads token counts, and {lacking} has none: search with texts, in an index of a model and data"
+        if words and self._fitted.named:
+            raise InputError(f"{words}; or leave calibration out, and hits have no probability")
+        return Fitted(None, why_not=words) if words else self._fitted
+
+    def _asked(self, queries: Sequence[str] | np.ndarray) -> tuple[np.ndarray, tuple[str, ...] | None, np.ndarray | None]:
+        """Raw vectors of the queries, and their texts and token counts where texts came and somebody reads counts."""
+        if isinstance(queries, np.ndarray) and queries.dtype.kind == "f":
+            return queries, None, None
+        texts = _checked_texts(queries)
+        if self._encoder is None:
+            self._encoder, self._notes = encoder_of(self.manifest, self._model, index=self._name)
+        vectors = self._encoder.encode_queries(texts, progress=False)
+        reads = self.calibration is not None and self.calibration.needs_lengths
+        return vectors, texts, text_lengths(self._encoder, texts) if reads else None
+
+
+def _checked_texts(queries: Any) -> tuple[str, ...]:
+    if isinstance(queries, str | bytes) or not isinstance(queries, Sequence):
+        came = "one text" if isinstance(queries, str | bytes) else f"a {type(queries).__name__}"
+        if isinstance(queries, np.ndarray):
+            came = f"an array of {queries.dtype}"
+        raise InputError(f"queries are {came}; expected a list of texts, or a float array (queries, dimensions)")
+    for row, text in enumerate(queries):
+        if (problem := text_problem(text)) is not None:
+            raise InputError(f"queries: row {row} {problem}; expected a text: leave it out")
+    return tuple(queries)

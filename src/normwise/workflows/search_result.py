@@ -1,0 +1,103 @@
+"""What a search found, in columns: arrays for programs, hits one by one for people."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from normwise.core.search_records import Hit
+
+Reason = Callable[[int, int], str]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The k best candidates of B queries; everything is (B, k), and a row's places behind `counts` hold nothing.
+
+    Args:
+        ids: object array of str, None behind `counts`.
+        scores: float64 under `similarity`, best first unless the calibration re-ranks; -inf behind `counts`.
+        norms: float64 lengths of the raw candidate vectors; 0 behind `counts`.
+        counts: (B,) how many hits each query has.
+        similarity: what the scores are.
+        probabilities: float64 that each hit is relevant; NaN where nobody knows. A zero vector has 0.
+        abstains: bool, whether a hit is not to be trusted.
+        reason_at: from row and place to why, in words.
+        queries: B texts; None where vectors asked.
+        texts_of: from ids to texts, where the index has them; it must be open when hits are made.
+        why_not_calibrated: why no probabilities are there; empty where they are.
+        notes: what a person should know of this search.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    norms: np.ndarray
+    counts: np.ndarray
+    similarity: str
+    probabilities: np.ndarray
+    abstains: np.ndarray
+    reason_at: Reason = field(repr=False)
+    queries: tuple[str, ...] | None = None
+    texts_of: Callable[[Sequence[str]], list[str | None]] | None = field(default=None, repr=False)
+    why_not_calibrated: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.ids.shape[0]
+
+    def __iter__(self) -> Iterator[list[Hit]]:
+        return (self.hits(row) for row in range(len(self)))
+
+    def query(self, row: int) -> str | int:
+        """The text that asked, or the row of its vector."""
+        return row if self.queries is None else self.queries[row]
+
+    def hits(self, row: int) -> list[Hit]:
+        """The hits of one query, best first."""
+        return self._made([row])
+
+    def all_hits(self) -> list[Hit]:
+        """The hits of all queries, one query after the other."""
+        return self._made(range(len(self)))
+
+    def with_texts(self) -> SearchResult:
+        """The same with the texts of all hits at hand, so that the index may be closed."""
+        if self.texts_of is None:
+            return self
+        distinct = list(dict.fromkeys(name for name in self.ids.ravel().tolist() if name is not None))
+        known = dict(zip(distinct, self.texts_of(distinct), strict=True))
+        return replace(self, texts_of=lambda names: [known[name] for name in names])
+
+    def to_json(self) -> str:
+        """One flat JSON list of hits, as `normwise search --json` prints it."""
+        return json.dumps([hit.model_dump(mode="json") for hit in self.all_hits()], ensure_ascii=False, allow_nan=False)
+
+    def _made(self, rows: Sequence[int]) -> list[Hit]:
+        places = [(row, place) for row in rows for place in range(int(self.counts[row]))]
+        texts = self._texts([self.ids[at] for at in places])
+        return [
+            Hit(
+                id=self.ids[at],
+                score=float(self.scores[at]),
+                similarity=self.similarity,
+                norm=float(self.norms[at]),
+                probability=None if math.isnan(known := float(self.probabilities[at])) else known,
+                abstain=bool(self.abstains[at]),
+                reason=self.reason_at(*at),
+                query=self.query(at[0]),
+                rank=at[1] + 1,
+                text=text,
+            )
+            for at, text in zip(places, texts, strict=True)
+        ]
+
+    def _texts(self, ids: list[str]) -> list[str | None]:
+        if self.texts_of is None or not ids:
+            return [None] * len(ids)
+        distinct = list(dict.fromkeys(ids))
+        known = dict(zip(distinct, self.texts_of(distinct), strict=True))
+        return [known[name] for name in ids]

@@ -1,0 +1,115 @@
+"""Documents for an index: every form they come in, the same texts as the BEIR reader, metadata that can be filtered."""
+
+import gzip
+import json
+
+import pytest
+
+from normwise.core.errors import InputError
+from normwise.data.beir import read_beir
+from normwise.data.documents import read_documents
+
+
+def write_lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+TRICKY = [
+    {"_id": "a", "title": "A title", "text": "and a text"},
+    {"_id": "b", "title": "", "text": "no title"},
+    {"_id": "c", "title": "only a title", "text": ""},
+    {"_id": "d", "title": "\u200b", "text": "a title that nobody sees"},
+    {"_id": "e", "text": " blanks stay "},
+    {"_id": "f", "title": None, "text": "none"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "set"
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "corpus.jsonl", TRICKY)
+    write_lines(folder / "queries.jsonl", [{"_id": "q", "text": "which?"}, {"_id": "r", "text": "which?"}, {"_id": "s", "text": "what?"}])
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    return folder
+
+
+def test_a_beir_folder_gives_the_texts_that_its_judgements_are_read_with(folder):
+    found, judged = read_documents(folder), read_beir(folder, on_bad_rows="refuse")[0].test
+    assert (found.ids, found.texts) == (judged.corpus.ids, judged.corpus.texts)
+    assert found.queries == ("which?", "what?")
+    assert found.metadata == ()
+
+
+def test_judgements_and_queries_are_not_needed(folder):
+    (folder / "qrels" / "test.tsv").unlink()
+    (folder / "queries.jsonl").unlink()
+    assert read_documents(folder).queries == ()
+    assert read_documents(folder / "corpus.jsonl").ids == tuple("abcdef")
+
+
+def test_a_packed_corpus_is_the_same(folder):
+    plain = read_documents(folder)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+        (folder / name).unlink()
+    packed = read_documents(folder)
+    assert (packed.ids, packed.texts, packed.queries) == (plain.ids, plain.texts, plain.queries)
+
+
+def test_flat_metadata_stay_and_the_rest_is_told(tmp_path):
+    rows = [
+        {"_id": "a", "text": "x", "metadata": {"year": 2020, "score": 0.5, "free": True, "lang": "de", "tags": ["t"], "gone": None}},
+        {"_id": "b", "text": "y"},
+        {"_id": "c", "text": "z", "metadata": {"tags": {}, "score": float("nan")}},
+        {"_id": "d", "text": "z", "metadata": "a text"},
+    ]
+    found = read_documents(write_lines(tmp_path / "corpus.jsonl", rows))
+    assert found.metadata == ({"year": 2020, "score": 0.5, "free": True, "lang": "de"}, {}, {}, {})
+    assert [type(value) for value in found.metadata[0].values()] == [int, float, bool, str]
+    assert "metadata 'tags' of 2 rows is no text, number or truth value: left out" in found.notes
+    assert len(found.notes) == 3
+
+
+def test_lines_and_a_column_of_texts_are_numbered(tmp_path):
+    (tmp_path / "texts.txt").write_text("first\nsecond\n")
+    (tmp_path / "texts.csv").write_text("text,other\nfirst,1\nsecond,2\n")
+    for name in ("texts.txt", "texts.csv"):
+        found = read_documents(tmp_path / name)
+        assert (found.ids, found.texts) == (("0", "1"), ("first", "second"))
+
+
+def test_pairs_give_their_distinct_candidates_and_their_queries(tmp_path):
+    path = write_lines(
+        tmp_path / "pairs.jsonl", [{"query": "q", "positive": "x", "negative": "y"}, {"query": "r", "positive": "x", "negative": "z"}]
+    )
+    found = read_documents(path)
+    assert found.texts == ("x", "y", "z")
+    assert found.queries == ("q", "r")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"text": "x"}, "line 2, column _id: expected a text, got None"),
+        ({"_id": "a", "text": "x"}, r"line 2, column _id: 'a' stands there twice \(line 1\)"),
+        ({"_id": "b"}, "line 2, column text: is missing"),
+        ({"_id": "b", "text": "  "}, "line 2, column text: is empty or whitespace"),
+        ({"_id": "b", "title": 3, "text": "x"}, "line 2, column title: is int, not text"),
+    ],
+)
+def test_a_bad_row_is_named(tmp_path, row, words):
+    path = write_lines(tmp_path / "corpus.jsonl", [{"_id": "a", "text": "x"}, row])
+    with pytest.raises(InputError, match=words):
+        read_documents(path)
+
+
+def test_an_empty_corpus_and_an_unknown_name_are_refused(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text("")
+    with pytest.raises(InputError, match="holds no usable row"):
+        read_documents(folder)
+    with pytest.raises(InputError, match="data 'pyhton-docs' is unknown: did you mean python-docs"):
+        read_documents("pyhton-docs")

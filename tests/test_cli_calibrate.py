@@ -1,0 +1,133 @@
+"""`normwise calibrate` on the command line: exit codes, one JSON value on stdout, notes on stderr, one screen for people."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from normwise import cli
+from normwise.core.calibration_records import (
+    CalibrationReport,
+    CalibratorRow,
+    NormGain,
+    QueryCounts,
+    SignalRow,
+    ThresholdRecord,
+    VerdictRecord,
+)
+from normwise.core.records import Interval
+
+sys.path.insert(0, str(Path(__file__).parent / "workflows"))
+from calibrate_folders import vector_world
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(cli.app, ["calibrate", *(str(argument) for argument in arguments)])
+    assert not isinstance(result.exception, Exception), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return vector_world(tmp_path_factory.mktemp("cli") / "toy", queries=240, no_answer=40)
+
+
+def of(folder, *more):
+    return "--vectors", folder / "Q.npy", folder / "D.npy", "--data", folder, "--similarity", "cosine", *more
+
+
+def test_json_is_one_value_on_stdout_and_notes_are_on_stderr(folder, tmp_path):
+    out = tmp_path / "calibration.json"
+    result = invoke(*of(folder, "--precision", 0.8, "--json", "--out", out, "--seed", 3))
+    assert result.exit_code == 0
+    value = json.loads(result.stdout)
+    assert value["calibration"] == str(out)
+    assert value["threshold"]["precision_target"] == 0.8
+    assert out.is_file()
+    assert "note: queries of test were split in halves by cluster (seed 3)" in result.stderr
+    assert "note: lengths are words" in result.stderr
+
+
+def test_people_see_verdict_threshold_norms_bake_off_and_signals_in_this_order(folder):
+    result = invoke(*of(folder, "--precision", 0.8, "--temperature", 0.05))
+    assert result.exit_code == 0
+    parts = [
+        "Q.npy x D.npy on toy: usable",
+        "Answer when the probability",
+        "threshold: probability",
+        "what the norm added:",
+        "bake-off",
+        "softmax",
+        "signals alone",
+        "│ margin",
+    ]
+    places = [result.stdout.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "note:" not in result.stdout
+    assert len(result.stdout.splitlines()) < 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "calibrate needs --data with judged queries"),
+        (["--data", "toy"], "calibrate needs --model, or --vectors"),
+        (["--data", "toy", "--model", "m", "--similarity", "dot"], "--similarity belongs to --vectors: a model brings its own"),
+        (["--data", "toy", "--vectors", "q.npy", "d.npy"], "--vectors needs --similarity"),
+        (
+            ["--data", "toy", "--vectors", "q.npy", "d.npy", "--similarity", "dot", "--model", "m", "--index", "i"],
+            "leave --model and --index out",
+        ),
+        (["--data", "toy", "--model", "m", "--overwrite"], "--overwrite replaces an earlier page at --report"),
+        (["--data", "toy", "--model", "m", "--no-save", "--out", "x.json"], "--out names a file to write and --no-save writes none"),
+        (["--data", "toy", "--model", "m", "--precision", "1"], "precision is 1.0; expected a share between 0 and 1"),
+        (["--data", "toy", "--model", "m", "--temperature", "-1"], "temperature is -1.0; expected a finite number above 0"),
+        (["--data", "toy", "--model", "m", "--signals", "scores"], "signal 'scores' is unknown: did you mean score"),
+        (["--data", "toy", "--model", "m", "--index", "i", "--limit-candidates", "5"], "limit_candidates cuts a corpus"),
+        (["--data", "no/such/folder", "--vectors", "q.npy", "d.npy", "--similarity", "dot"], "does not exist"),
+    ],
+)
+def test_usage_that_contradicts_itself_is_exit_code_2(arguments, message):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stdout == ""
+
+
+def test_help_has_an_example():
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert "Example: normwise calibrate" in result.stdout
+
+
+def test_an_undefined_figure_and_an_inert_threshold_are_said(capsys):
+    row = CalibratorRow(name="softmax", ece=0.1, brier=0.2, nll=None, auroc=None, aurc=0.1, e_aurc=0.05, nauc=None, eligible=False)
+    span = {"auroc": Interval(mean=0.7, ci_low=0.6, ci_high=0.8)}
+    report = CalibrationReport(
+        queries=QueryCounts(fit=1, test=2, unanswerable=0),
+        signals=(SignalRow(name="score", auroc=None, ci_low=None, ci_high=None),),
+        calibrators=(row, row.model_copy(update={"name": "temperature", "auroc": 0.7, "intervals": span})),
+        chosen="temperature",
+        norm_gain=NormGain(metric="e_aurc", delta=None, ci_low=None, ci_high=None, words="cannot be told"),
+        threshold=ThresholdRecord(
+            precision_target=0.5,
+            confidence=0.9,
+            probability=0.1,
+            coverage=1.0,
+            answered=2,
+            precision=1.0,
+            precision_low=0.6,
+            inert="rejects nothing",
+        ),
+        verdict=VerdictRecord(label="usable", text="All may be answered."),
+        model="[m]",
+        data="d",
+    )
+    cli.cli_calibrate.show_calibration(report)
+    shown = capsys.readouterr().out
+    assert "inert: it rejects nothing" in shown
+    assert "0.700 [0.600, 0.800]" in shown
+    assert "undefined" in shown
+    assert "[m] on d: usable" in shown

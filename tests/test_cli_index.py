@@ -1,0 +1,209 @@
+"""`normwise index` and `normwise search`: exit codes, one JSON value, notes on stderr, and what a person reads."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from normwise import cli
+from normwise.cli_index import verdict_line
+from normwise.core.search_records import Hit, IndexReport
+from search_material import DOCUMENTS, ROWS, calibration_for, mixed_vectors, save_encoder, write_corpus
+
+ASKED = mixed_vectors(4, seed=5)[:3]
+KEYS = {"id", "score", "similarity", "norm", "probability", "abstain", "reason", "query", "rank", "text"}
+
+
+def invoke(*arguments):
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    assert not isinstance(result.exception, Exception), result.exception
+    return result
+
+
+def refused(*arguments):
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    return " ".join(result.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    np.save(folder / "d.npy", mixed_vectors())
+    np.save(folder / "q.npy", ASKED)
+    broken = ASKED.copy()
+    broken[1, 2] = np.nan
+    np.save(folder / "nan.npy", broken)
+    return folder
+
+
+@pytest.fixture
+def index(files, tmp_path):
+    assert invoke("index", "build", "--vectors", files / "d.npy", "--similarity", "dot", "--out", tmp_path / "index").exit_code == 0
+    return tmp_path / "index"
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    corpus = write_corpus(folder / "set", extra=lambda row: {"metadata": {"third": row % 3, "lang": "de" if row else "7"}})
+    done = invoke("index", "build", "--model", save_encoder(folder / "model"), "--data", corpus, "--out", folder / "index")
+    assert done.exit_code == 0
+    return folder / "index"
+
+
+@pytest.mark.parametrize("command", [["index"], *(["index", name] for name in ("build", "add", "delete", "info")), ["search"]])
+def test_every_help_has_an_example(command):
+    assert "Example: normwise" in invoke(*command, "--help").stdout
+
+
+def test_build_tells_what_it_tried_and_what_a_vector_takes(files, tmp_path):
+    arguments = ("--vectors", files / "d.npy", "--similarity", "dot", "--method", "hnsw", "--queries", files / "q.npy")
+    shown = invoke("index", "build", *arguments, "--out", tmp_path / "one")
+    assert shown.exit_code == 0
+    text = " ".join(shown.stdout.split())
+    for words in ("40 candidates of 6 dimensions, dot", "bytes per vector (float32, norm in float32)", "inner product", "augmented"):
+        assert words in text
+    assert "recall@10 against exact search: 1.0000, on 3 real queries" in text
+    told = invoke("index", "build", *arguments, "--out", tmp_path / "two", "--json")
+    report = IndexReport.from_json(told.stdout)
+    assert (report.candidates, report.manifest.method, report.manifest.recall_queries) == (ROWS, "hnsw", 3)
+    assert {row.graph for row in report.manifest.tried} >= {"inner product", "augmented"}
+
+
+def test_add_delete_and_info_follow_each_other(index, files, tmp_path):
+    (tmp_path / "ids.txt").write_text("a\nb\nc\n")
+    added = invoke("index", "add", index, "--vectors", files / "q.npy", "--ids", tmp_path / "ids.txt", "--json")
+    assert IndexReport.from_json(added.stdout).candidates == ROWS + 3
+    assert IndexReport.from_json(invoke("index", "delete", index, "a", "b", "--json").stdout).candidates == ROWS + 1
+    assert IndexReport.from_json(invoke("index", "info", index, "--json").stdout).candidates == ROWS + 1
+    assert "41 candidates of 6 dimensions" in invoke("index", "info", index).stdout
+
+
+def test_search_gives_one_flat_list_of_hits(index, files):
+    done = invoke("search", index, "--vectors", files / "q.npy", "--k", 2, "--json")
+    rows = json.loads(done.stdout)
+    assert [set(row) for row in rows] == [KEYS] * 6
+    assert [(row["query"], row["rank"]) for row in rows] == [(query, rank) for query in range(3) for rank in (1, 2)]
+    scores = ASKED.astype(np.float64) @ mixed_vectors().T.astype(np.float64)
+    assert [row["id"] for row in rows if row["rank"] == 1] == [str(best) for best in scores.argmax(axis=1)]
+    assert {row["probability"] for row in rows} == {None}
+    assert "note: no probabilities: no calibration.json lies in the index" in " ".join(done.stderr.split())
+
+
+def test_a_calibration_gives_probabilities_and_a_verdict(index, files, tmp_path):
+    (index / "calibration.json").write_text(calibration_for(index).to_json())
+    done = invoke("search", index, "--vectors", files / "q.npy", "--k", 1, "--json")
+    rows = json.loads(done.stdout)
+    assert [row["abstain"] for row in rows] == [row["probability"] < 0.6 for row in rows]
+    assert done.stderr == ""
+    shown = invoke("search", index, "--vectors", files / "q.npy", "--k", 1)
+    assert shown.stdout.count("query ") == 3
+    for row in rows:
+        assert (f"I don't know (probability {row['probability']:.3g})" if row["abstain"] else "answer (probability") in shown.stdout
+
+
+def test_a_calibration_for_something_else_is_refused_when_named_and_told_when_found(index, files, tmp_path):
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(calibration_for(index, similarity="cosine").to_json())
+    told = refused("search", index, "--vectors", files / "q.npy", "--calibration", wrong, "--json")
+    assert "the similarity is dot, fitted on cosine" in told
+    assert "normwise calibrate" in told
+    (index / "calibration.json").write_text(wrong.read_text())
+    done = invoke("search", index, "--vectors", files / "q.npy", "--json")
+    assert done.exit_code == 0
+    assert "the similarity is dot, fitted on cosine" in " ".join(done.stderr.split())
+    assert {row["probability"] for row in json.loads(done.stdout)} == {None}
+
+
+def test_more_than_there_are_is_told(index, files):
+    done = invoke("search", index, "--vectors", files / "q.npy", "--k", 100, "--json")
+    assert len(json.loads(done.stdout)) == 3 * ROWS
+    assert "note: k is 100, and the index has 40 candidates: all of them are returned" in " ".join(done.stderr.split())
+
+
+def test_texts_are_searched_by_the_model_of_the_index(texts, tmp_path):
+    rows = json.loads(invoke("search", texts, "red cat runs", "blue bird", "--k", 1, "--json").stdout)
+    assert [row["query"] for row in rows] == ["red cat runs", "blue bird"]
+    assert all(row["text"] in DOCUMENTS for row in rows)
+    (tmp_path / "q.txt").write_text("red cat runs\nblue bird\n")
+    (tmp_path / "q.jsonl").write_text('{"_id": "1", "text": "red cat runs"}\n{"_id": "2", "text": "blue bird"}\n')
+    for name in ("q.txt", "q.jsonl"):
+        assert json.loads(invoke("search", texts, "--queries", tmp_path / name, "--k", 1, "--json").stdout) == rows
+    shown = invoke("search", texts, "red cat runs", "--k", 2).stdout
+    assert "query: red cat runs" in shown
+    assert "not calibrated" in shown
+
+
+def test_filters_are_numbers_or_texts(texts):
+    rows = json.loads(invoke("search", texts, "red", "--where", "third=1", "--where", "lang=de", "--k", 30, "--json").stdout)
+    assert {int(row["id"][1:]) % 3 for row in rows} == {1}
+    quoted = json.loads(invoke("search", texts, "red", "--where", 'lang="7"', "--json").stdout)
+    assert [row["id"] for row in quoted] == ["d0"]
+    assert "lang is 7, a int; that key holds str values" in refused("search", texts, "red", "--where", "lang=7")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--k", "0"], "k is 0; expected a whole number of at least 1"),
+        (["--where", "color=red"], "this index has no metadata"),
+        (["--where", "color"], "--where is 'color'; expected KEY=VALUE"),
+        (["red"], "one of the three: QUERY and --vectors came"),
+        (["--model", "m"], "--model reads texts, and --vectors are there already"),
+        (["--url", "postgresql://x"], "leave url out"),
+        (["--calibration", "gone.json"], "gone.json does not exist"),
+    ],
+)
+def test_bad_searches_are_refused(index, files, arguments, words):
+    assert words in refused("search", index, "--vectors", files / "q.npy", *arguments)
+
+
+def test_bad_queries_are_refused(index, files, tmp_path, texts):
+    assert "nan.npy, row 1, column 2: nan" in refused("search", index, "--vectors", files / "nan.npy")
+    np.save(tmp_path / "wide.npy", np.ones((1, 7)))
+    assert "queries have 7 dimensions, and the index has 6" in refused("search", index, "--vectors", tmp_path / "wide.npy")
+    assert "one of the three: none came" in refused("search", index)
+    assert "no model is known that reads texts" in refused("search", index, "red")
+    assert "queries: row 1 is empty or whitespace" in refused("search", texts, "red", "  ")
+    assert "does not exist" in refused("search", tmp_path / "gone", "red")
+    assert "is not an index of normwise" in refused("search", tmp_path, "red")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--method", "tree"], "--method is 'tree'"),
+        (["--engine", "redis"], "--engine is 'redis'"),
+        (["--target-recall", "1.5", "--method", "hnsw"], "--target-recall is 1.5"),
+        (["--target-recall", "0.9"], "--target-recall belongs to methods ivf and hnsw"),
+        (["--url", "postgresql://x"], "url belongs to engines pgvector and qdrant"),
+        (["--engine", "pgvector"], "engine pgvector needs url"),
+        (["--storage", "int8", "--method", "hnsw"], "storage int8 is scanned exactly"),
+    ],
+)
+def test_bad_settings_are_named_as_they_were_typed(files, tmp_path, arguments, words):
+    told = refused("index", "build", "--vectors", files / "d.npy", "--similarity", "dot", "--out", tmp_path / "index", *arguments)
+    assert words in told
+    assert not (tmp_path / "index").exists()
+
+
+def test_bad_changes_are_refused(index, tmp_path):
+    assert "which the index does not hold" in refused("index", "delete", index, "none")
+    assert "delete needs ids" in refused("index", "delete", index)
+    assert "nothing to add" in refused("index", "add", index)
+    assert "exists already: pass --overwrite" in refused("index", "build", "--vectors", "d.npy", "--similarity", "dot", "--out", index)
+
+
+def test_the_verdict_line_says_answer_or_i_do_not_know():
+    one = Hit(
+        id="a", score=1.0, similarity="dot", norm=1.0, probability=0.31, abstain=True, reason="probability is below .62", query=0, rank=1
+    )
+    assert verdict_line([one]) == "I don't know (probability 0.31): probability is below .62"
+    sure = one.model_copy(update={"probability": 0.9, "abstain": False, "reason": "probability reaches .62"})
+    assert verdict_line([sure, one]) == "answer (probability 0.9): probability reaches .62"
+    open_end = one.model_copy(update={"probability": None, "abstain": False, "reason": "not calibrated: why"})
+    assert verdict_line([open_end]) == "not calibrated: why"
+    assert verdict_line([]) == "I don't know: nothing was found"

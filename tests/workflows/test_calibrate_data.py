@@ -1,0 +1,137 @@
+"""Queries of a calibration: which splits they come from, how they cluster, which are hidden, what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from calibrate_folders import write_beir
+
+from normwise.core.errors import InputError
+from normwise.data.sets import Corpus, Judged, RetrievalData, TrainingPairs
+from normwise.workflows.calibrate_data import cluster, load_asked, rows_in_folder
+
+CORPUS = [(f"d{i}", f"text {i}") for i in range(12)]
+QUERIES = [(f"q{i}", f"question {i}") for i in range(10)]
+
+
+def lines(rows, *, shift=0):
+    return [(f"q{i}", f"d{i + shift}", 1) for i in rows]
+
+
+def test_dev_comes_before_test_and_training_pairs_stay_out(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"train": lines([0, 1]), "dev": lines([2, 3]), "test": lines([4, 5, 6])})
+    asked = load_asked(tmp_path)
+    assert asked.judged.query_ids == ("q2", "q3", "q4", "q5", "q6")
+    assert asked.from_dev.tolist() == [True, True, False, False, False]
+    assert asked.answerable.all()
+
+
+def test_no_dev_split_is_made_of_training_pairs(tmp_path):
+    """`load_data` would carve one out of train; a model may know those answers by heart."""
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"train": lines(range(6)), "test": lines([7, 8])})
+    asked = load_asked(tmp_path)
+    assert asked.judged.query_ids == ("q7", "q8")
+    assert not asked.from_dev.any()
+
+
+def test_a_folder_of_training_pairs_alone_is_held_out_of_and_says_so(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"train": lines(range(10))})
+    asked = load_asked(tmp_path)
+    assert 0 < len(asked.judged) < 10
+    assert any("only training pairs came" in note for note in asked.notes)
+
+
+def test_every_row_of_a_file_of_pairs_is_a_query_and_the_notes_warn(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"query": f"q {i}", "positive": f"p {i}"}) + "\n" for i in range(8)))
+    asked = load_asked(path)
+    assert len(asked.judged) == 8
+    assert any("knows the answers" in note for note in asked.notes)
+
+
+@pytest.mark.parametrize(
+    ("dev", "queries"),
+    [(lines([4]), QUERIES), (lines([2]), [*QUERIES[:2], ("q2", "  QUESTION\t5 "), *QUERIES[3:]])],
+    ids=["the same id", "the same text"],
+)
+def test_a_query_in_dev_and_test_is_refused_with_both_names(tmp_path, dev, queries):
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels={"dev": dev, "test": lines([4, 5])})
+    with pytest.raises(InputError, match=r"query 'q[24]' in .*queries\.jsonl, row [35] .* and query 'q[45]' in .*row [56] .* same query"):
+        load_asked(tmp_path)
+
+
+def test_queries_join_by_text_candidate_and_given_cluster():
+    corpus = Corpus(tuple("abcdef"), tuple("uvwxyz"))
+    relevance = ({0: 1.0}, {0: 2.0}, {1: 1.0}, {2: 1.0}, {3: 1.0}, {}, {4: 1.0}, {5: 1.0})
+    texts = ("a", "b", "c", "C ", "e", "f", "g", "h")
+    judged = Judged(tuple("01234567"), texts, relevance, corpus, np.arange(8))
+    labels, notes = cluster(judged, own=[np.array([0, 1, 2, 3]), np.array([0, 0, 1, 2])])
+    # 0 and 1 share a candidate, 2 and 3 a text, 4 and 5 a cluster of the second split, whose numbers are its own.
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 4]
+    assert notes == []
+
+
+def test_a_candidate_that_joins_most_queries_leaves_texts_as_clusters():
+    corpus = Corpus(("a", "b"), ("u", "v"))
+    judged = Judged(tuple("0123"), ("p", "q", "r", "R"), ({0: 1.0}, {0: 1.0}, {0: 1.0}, {1: 1.0}), corpus, np.arange(4))
+    labels, notes = cluster(judged, own=[np.arange(4)])
+    assert labels.tolist() == [0, 1, 2, 2]
+    assert "4 of 4 queries" in notes[0]
+
+
+def test_hidden_queries_are_a_seeded_share_of_the_answered_ones(tmp_path):
+    queries = [*QUERIES[:9], ("q9", {"text": "nothing answers this", "no_answer": True})]
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels={"test": lines(range(9))})
+    asked = load_asked(tmp_path, unanswerable=1 / 3)
+    assert asked.hidden.sum() == 3
+    assert not asked.hidden[9]
+    assert asked.answerable.sum() == 6
+    assert len(asked.judged.corpus) == 12
+    assert any("3 of 9 queries were made unanswerable" in note for note in asked.notes)
+    assert np.array_equal(asked.hidden, load_asked(tmp_path, unanswerable=1 / 3).hidden)
+    assert any(not np.array_equal(asked.hidden, load_asked(tmp_path, unanswerable=1 / 3, seed=seed).hidden) for seed in range(1, 4))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, float("nan")])
+def test_a_share_that_is_none_is_refused(tmp_path, share):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines(range(4))})
+    with pytest.raises(InputError, match="unanswerable is .* expected a share"):
+        load_asked(tmp_path, unanswerable=share)
+
+
+def test_empty_judgements_are_refused_by_file(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": []})
+    with pytest.raises(InputError, match=r"no judged query .*test\.tsv"):
+        load_asked(tmp_path)
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": [("q1", "d1", 0), ("q2", "d1", 0)]})
+    with pytest.raises(InputError, match=r"none of 2 queries has a relevant candidate .*test\.tsv.*check the judgements"):
+        load_asked(tmp_path)
+
+
+def test_a_repeated_id_is_refused_by_row(tmp_path):
+    write_beir(tmp_path, corpus=[*CORPUS, ("d3", "again")], queries=QUERIES, qrels={"test": lines([1])})
+    with pytest.raises(InputError, match=r"corpus\.jsonl, row 13.*'d3' stands there twice"):
+        load_asked(tmp_path)
+
+
+def test_rows_are_those_of_the_files_whatever_is_judged_and_kept(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"dev": lines([7]), "test": lines([5, 3])})
+    asked = load_asked(tmp_path, limit_candidates=4)
+    queries, corpus, query_count, corpus_count = rows_in_folder(asked, tmp_path)
+    assert [QUERIES[row][0] for row in queries] == list(asked.judged.query_ids)
+    assert [CORPUS[row][0] for row in corpus] == list(asked.judged.corpus.ids)
+    assert (query_count, corpus_count) == (10, 12)
+    with pytest.raises(InputError, match="is no BEIR folder"):
+        rows_in_folder(asked, tmp_path / "qrels")
+
+
+def test_dev_over_another_corpus_is_left_out_and_popularity_follows_ids():
+    one, other = Corpus(("a", "b"), ("x", "y")), Corpus(("a", "c"), ("x", "z"))
+    train = TrainingPairs(("t", "u", "v"), np.array([1, 1, 0]), ((), (), ()), one, np.arange(3))
+    dev = Judged(("1",), ("p",), ({0: 1.0},), other, np.arange(1))
+    test = Judged(("2",), ("q",), ({1: 1.0},), one, np.arange(1))
+    data = RetrievalData(name="toy", kind="toy", train=train, dev=dev, test=test, skewed=True)
+    asked = load_asked(data)
+    assert asked.judged.query_ids == ("2",)
+    assert asked.popularity.tolist() == [1.0, 2.0]
+    assert any("other candidates" in note for note in asked.notes)
