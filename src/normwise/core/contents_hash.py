@@ -31,9 +31,17 @@ def contents_hash(pairs: Iterable[tuple[str, bytes]], *, start: str | None = Non
     """
     if start is not None and (len(start) != 64 or set(start) - set("0123456789abcdef")):
         raise InputError(f"start is {start!r:.80}; expected 64 hexadecimal digits")
-    total = 0 if start is None else int(start, 16)
-    sign = -1 if take_away else 1
-    for name, content in pairs:
-        key = name.encode("utf-8", "surrogatepass")
-        total += sign * int.from_bytes(hashlib.sha256(len(key).to_bytes(8, "little") + key + content).digest(), "little")
-    return f"{total % _SIZE:064x}"
+    total = sum(int.from_bytes(pair_hash(name, content), "little") for name, content in pairs)
+    before = 0 if start is None else int(start, 16)
+    return f"{(before - total if take_away else before + total) % _SIZE:064x}"
+
+
+def pair_hash(name: str, content: bytes) -> bytes:
+    """Return one pair's term of that sum, SHA-256(len(id) || id || content), as 32 bytes, the lowest first.
+
+    Example:
+        >>> contents_hash([("a", b"x")]) == pair_hash("a", b"x")[::-1].hex()
+        True
+    """
+    key = name.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(len(key).to_bytes(8, "little") + key + content).digest()

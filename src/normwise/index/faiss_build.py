@@ -23,6 +23,8 @@ _LEAST_EFFORT, _MOST_EFFORT = 16, 2048
 _EFFORT_NAMES = {"hnsw": "ef_search", "ivf": "probes"}
 _COMPARED = "vectors_compared"
 _KINDS = {"hnsw": "graph", "ivf": "lists"}
+# FAISS squares what it compares, in float32. Where that overflows, the training of lists ends the whole process.
+_LONGEST = 1e18
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ def build_store(config: IndexConfig, contents: Contents, norms: np.ndarray, test
     vectors = contents.scored(config.similarity)
     if config.method == "exact":
         return _exact(config, vectors, test, log, before=(), opening="Exact search")
+    if not config.similarity.normalizes_candidate and contents.norms.max() > _LONGEST:
+        beyond = f"norms reach {contents.norms.max():.3g}, and {config.method.upper()} works up to {_LONGEST:g}: rescale the vectors for it"
+        return _exact(config, vectors, test, log, before=(), opening=f"Kept exact search, since {beyond}; exact search")
     return _approximate(config, vectors, contents, test, log)
 
 

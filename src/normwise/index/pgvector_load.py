@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import psycopg
 from psycopg import sql
-from psycopg.copy import QueuedLibpqWriter
 
 from normwise.core.errors import InputError, WorkError
 from normwise.index.contents import Contents
@@ -27,7 +26,7 @@ from normwise.index.pgvector_server import PgServer, setting
 from normwise.index.pgvector_sql import REGISTER, Layout, create_table, named, run, staging_name
 
 # What is lost at most when a load is killed, and what one transaction holds.
-CHUNK_BYTES = 16 << 20
+CHUNK_BYTES = 64 << 20
 # Encoded and sent while the server works on the piece before.
 _PIECE_BYTES = 1 << 20
 _LOCK_SECONDS = 30
@@ -109,9 +108,7 @@ def copy_rows(connection: psycopg.Connection, table: str, chunks: Iterator[RowCh
     # COPY takes no parameters: the identifiers are quoted as they are.
     columns = sql.SQL(", ").join(map(sql.Identifier, column_names()))
     statement = sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT BINARY)").format(sql.Identifier(table), columns)
-    cursor = connection.cursor()
-    # A thread sends what is encoded while the next piece is hashed and encoded.
-    with cursor.copy(statement, writer=QueuedLibpqWriter(cursor)) as copy:
+    with connection.cursor().copy(statement) as copy:
         copy.write(HEADER + encode_rows(first))
         for chunk in chunks:
             copy.write(encode_rows(chunk))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from normwise.core.contents_hash import contents_hash
+from normwise.core.contents_hash import pair_hash
 
 _SIZE = 1 << 256
 
@@ -23,8 +23,10 @@ def row_hashes(ids: Sequence[str], vectors: np.ndarray) -> np.ndarray:
     """
     # Adding 0 makes -0 and 0, which no score tells apart, one value.
     rows = np.ascontiguousarray(vectors + np.float32(0.0), dtype="<f4")
-    hashes = b"".join(bytes.fromhex(contents_hash([(name, row.tobytes())])) for name, row in zip(ids, rows, strict=True))
-    return np.frombuffer(hashes, dtype=np.uint8).reshape(len(ids), 32)
+    packed, size = rows.tobytes(), rows.shape[1] * rows.itemsize
+    hashes = b"".join(pair_hash(name, packed[row * size : (row + 1) * size]) for row, name in enumerate(ids))
+    # The highest byte first, as the hexadecimal digits of a corpus hash have it.
+    return np.frombuffer(hashes, dtype=np.uint8).reshape(len(ids), 32)[:, ::-1]
 
 
 def sum_hashes(hashes: Iterable[bytes], *, start: str | None = None, take_away: bool = False) -> str:
