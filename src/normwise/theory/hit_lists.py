@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class HitLists:
     def subset(self, rows: np.ndarray) -> HitLists:
         """The lists of some queries, by row numbers or a mask."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
-        return replace(self, **{name: value[rows] for name, value in values.items() if isinstance(value, np.ndarray)})
+        return _unchecked({name: value[rows] if isinstance(value, np.ndarray) else value for name, value in values.items()})
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,14 @@ _LEAST = {
     "hit_frequency": 0.0,
     "hit_density": -np.inf,
 }
+
+
+def _unchecked(values: Mapping[str, object]) -> HitLists:
+    """Lists of rows that were looked at before: a bake-off takes parts by the hundred."""
+    made = object.__new__(HitLists)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _divided(values: np.ndarray, by: np.ndarray) -> np.ndarray:
