@@ -104,7 +104,7 @@ def test_tiles_and_threads_change_nothing(tile, monkeypatch):
     rng = np.random.default_rng(2)
     queries, candidates = rng.normal(size=(200, 33)).astype(np.float32), rng.normal(size=(777, 33)).astype(np.float32)
     one = exact_top_k(queries, candidates, k=20)
-    monkeypatch.setattr(search, "_blas_threads", lambda: 3)
+    monkeypatch.setattr(search, "allowed_threads", lambda: 3)
     monkeypatch.setattr(search, "_BLOCK_VALUES", 4096)
     other = exact_top_k(queries, candidates, k=20, tile_rows=tile)
     for ranking, top in one.items():

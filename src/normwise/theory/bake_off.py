@@ -15,6 +15,7 @@ from normwise.theory.bake_off_training import Training, predicted
 from normwise.theory.calibrators import AnyCalibrator, chosen_right
 from normwise.theory.folds import cluster_folds
 from normwise.theory.hit_lists import JudgedHits
+from normwise.theory.in_threads import in_threads
 from normwise.theory.norm_gain import NormPair, fit_norm_pair
 from normwise.theory.standard_error import standard_error
 
@@ -25,6 +26,8 @@ LEAST_CLUSTERS = 10
 # The fewest of either kind that the queries outside a fold must hold.
 LEAST_OUTSIDE = 5
 FOLDS = 5
+# From so many queries on, folds run two at a time: a fold holds copies of its hits.
+THREADS_FROM = 5_000
 # Whole rows that a model of at most four numbers is fitted on: more would move a held-out NLL by less than 1e-3.
 MOST_ROWS = 10_000
 
@@ -149,7 +152,7 @@ def bake_off(
 def _check(judged: JudgedHits, *, queries: int) -> None:
     """Refuse what no fold can learn from, before work starts."""
     if not len(judged):
-        raise InputError(f"none of {queries} queries and their first hits has a direction: all are zero vectors; check the model")
+        raise InputError(f"for each of {queries} queries, the query or its first hit is a zero vector: check the model")
     right, clusters = int(judged.right.sum()), np.unique(judged.clusters).size
     wrong = len(judged) - right
     if min(right, wrong) == 0:
@@ -189,26 +192,37 @@ def _cross_validated(
     confidence = {each.name: np.zeros(len(judged)) for each in field_of}
     order = {each.name: np.zeros(len(judged), dtype=np.int64) for each in field_of}
     problems: dict[str, str] = {}
-    for fold in range(int(folds.max()) + 1):
+
+    def run(fold: int) -> dict[str, tuple[np.ndarray, np.ndarray | None] | str]:
         used = folds == fold
         training, held = Training(judged.subset(~used), seed + 1 + fold, most=MOST_ROWS), Training(judged.subset(used), seed)
-        for each in field_of:
-            if each.name in problems:
+        return {each.name: _held_out(each, training, held) for each in field_of}
+
+    for fold, results in enumerate(in_threads(run, range(int(folds.max()) + 1), size=len(judged), least=THREADS_FROM, most=2)):
+        used = folds == fold
+        for name, result in results.items():
+            if isinstance(result, str):
+                problems.setdefault(name, result)
                 continue
-            try:
-                fitted = each.fitted(training)
-            except InputError as problem:
-                problems[each.name] = str(problem)
-                continue
-            confidence[each.name][used] = predicted(fitted, held)
-            if each.reranks_by is not None:
-                order[each.name][used] = fitted.order(held.judged.hits, priors=held.judged.priors)
+            confidence[name][used] = result[0]
+            if result[1] is not None:
+                order[name][used] = result[1]
     runs = {
         each.name: HeldOut(each, confidence[each.name], order[each.name], chosen_right(judged, order[each.name]))
         for each in field_of
         if each.name not in problems
     }
     return runs, problems
+
+
+def _held_out(each: Entrant, training: Training, held: Training) -> tuple[np.ndarray, np.ndarray | None] | str:
+    """Its held-out probabilities, and which hit it puts first where it re-ranks; or why it could not be fitted."""
+    try:
+        fitted = each.fitted(training)
+    except InputError as problem:
+        return str(problem)
+    order = fitted.order(held.judged.hits, priors=held.judged.priors) if each.reranks_by is not None else None
+    return predicted(fitted, held), order
 
 
 def _judged(

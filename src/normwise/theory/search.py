@@ -9,11 +9,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float
 from normwise.theory.directions import exact_norms, normalize
+from normwise.theory.in_threads import allowed_threads
 from normwise.theory.pool import GROUP, Pool, Tile, Vectors
 
 _TILE_ROWS = 2048
@@ -74,7 +75,7 @@ def exact_top_k(
     vectors = _prepare(queries, candidates)
     k = min(k, candidates.shape[0])
     pools = {name: Pool(vectors, k=k, cosine=name == "cosine") for name in rankings}
-    threads = max(1, min(_blas_threads(), math.ceil(queries.shape[0] / 64)))
+    threads = max(1, min(allowed_threads(), math.ceil(queries.shape[0] / 64)))
     ranges = [slice(int(s[0]), int(s[-1]) + 1) for s in np.array_split(np.arange(queries.shape[0]), threads) if s.size]
     with _one_blas_thread_each(threads), ThreadPoolExecutor(max_workers=threads) as executor:
         workers = [_Worker(vectors, pools, rows) for rows in ranges]
@@ -162,10 +163,6 @@ def _join(parts: list[TopK], *, k: int) -> TopK:
     if not parts:
         return TopK(scores=np.empty((0, k)), indices=np.empty((0, k), dtype=np.int64))
     return TopK(scores=np.concatenate([p.scores for p in parts]), indices=np.concatenate([p.indices for p in parts]))
-
-
-def _blas_threads() -> int:
-    return max((int(library["num_threads"]) for library in threadpool_info() if library["user_api"] == "blas"), default=1)
 
 
 @contextmanager

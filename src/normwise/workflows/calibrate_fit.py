@@ -13,11 +13,12 @@ from normwise.core.calibration_records import CalibrationReport, CalibratorRow, 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
 from normwise.data.texts import printable
-from normwise.theory.bake_off import BakeOff, bake_off
+from normwise.theory.bake_off import BakeOff, Candidate, bake_off
 from normwise.theory.calibration import Calibration
 from normwise.theory.calibration_rows import calibrator_row, signal_row
 from normwise.theory.calibrators import chosen_right
 from normwise.theory.hit_lists import JudgedHits
+from normwise.theory.in_threads import in_threads
 from normwise.theory.lower_hits import LowerHits
 from normwise.theory.norm_gain import norm_gains
 from normwise.theory.ranking import metrics_per_query
@@ -32,6 +33,7 @@ from normwise.workflows.calibrate_split import split_queries
 
 _PACKAGES = ("normwise", "numpy", "scipy", "scikit-learn")
 _TEN = 10
+_THREADS_FROM = 5_000
 # Thresholds that may be tested: quantiles of what held-out queries of the fit were given, so that no test label has a say.
 _THRESHOLDS = 200
 
@@ -174,39 +176,39 @@ def _calibrator_rows(
     relevance = [{} if hidden[row] else asked.judged.relevance[query] for row, query in enumerate(kept.tolist())]
     searched, size = material.found.rows[kept], len(asked.judged.corpus)
     plain = ndcg(searched, np.zeros(kept.size, dtype=np.int64), relevance, size=size)
-    rows = []
-    for each in found.candidates:
+
+    def row(each: Candidate) -> CalibratorRow:
         fitted = found.fitted[each.name]
         order = fitted.order(test.hits, priors=test.priors)
         gains, moved = plain, np.flatnonzero(order)
         if moved.size:
             gains = plain.copy()
             gains[moved] = ndcg(searched[moved], order[moved], [relevance[row] for row in moved.tolist()], size=size)
-        rows.append(
-            calibrator_row(
-                each.name,
-                fitted.predict(test.hits, priors=test.priors),
-                chosen_right(test, order),
-                test.clusters,
-                seed=seed,
-                ndcg=gains,
-                parameters=each.parameters,
-                cv_nll=each.cv_nll,
-                cv_se=each.cv_se,
-                eligible=each.eligible,
-                words=each.words,
-            )
+        return calibrator_row(
+            each.name,
+            fitted.predict(test.hits, priors=test.priors),
+            chosen_right(test, order),
+            test.clusters,
+            seed=seed,
+            ndcg=gains,
+            parameters=each.parameters,
+            cv_nll=each.cv_nll,
+            cv_se=each.cv_se,
+            eligible=each.eligible,
+            words=each.words,
         )
-    return tuple(rows)
+
+    return tuple(in_threads(row, found.candidates, size=len(test), least=_THREADS_FROM))
 
 
 def _signal_rows(test: JudgedHits, material: Material, *, seed: int) -> tuple[SignalRow, ...]:
     read = signals(test.hits, temperature=material.temperature)
     under = {f"score under {each.value}": each.value for each in Similarity} | {"score": material.similarity.value}
-    return tuple(
-        signal_row(
+
+    def row(name: str) -> SignalRow:
+        return signal_row(
             name,
-            values,
+            read[name],
             test.right,
             test.clusters,
             orientation=SIGNALS[name].orientation,
@@ -214,8 +216,8 @@ def _signal_rows(test: JudgedHits, material: Material, *, seed: int) -> tuple[Si
             similarity=under.get(name),
             words=SIGNALS[name].words,
         )
-        for name, values in read.items()
-    )
+
+    return tuple(in_threads(row, read, size=len(test), least=_THREADS_FROM))
 
 
 def _counts(judged: JudgedHits, fit: np.ndarray, test: np.ndarray) -> QueryCounts:
