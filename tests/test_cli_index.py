@@ -142,6 +142,9 @@ def test_filters_are_numbers_or_texts(texts):
     assert {int(row["id"][1:]) % 3 for row in rows} == {1}
     quoted = json.loads(invoke("search", texts, "red", "--where", 'lang="7"', "--json").stdout)
     assert [row["id"] for row in quoted] == ["d0"]
+    assert json.loads(invoke("search", texts, "red", "--where", "lang=NaN", "--json").stdout) == []
+    assert json.loads(invoke("search", texts, "red", "--where", f"lang={'[' * 100_000}", "--json").stdout) == []
+    assert "--where names 'lang' twice" in refused("search", texts, "red", "--where", "lang=de", "--where", "lang=en")
     assert "lang is 7, a int; that key holds str values" in refused("search", texts, "red", "--where", "lang=7")
 
 
@@ -207,3 +210,28 @@ def test_the_verdict_line_says_answer_or_i_do_not_know():
     open_end = one.model_copy(update={"probability": None, "abstain": False, "reason": "not calibrated: why"})
     assert verdict_line([open_end]) == "not calibrated: why"
     assert verdict_line([]) == "I don't know: nothing was found"
+
+
+def test_texts_and_ids_cannot_steer_a_terminal(files, tmp_path):
+    rows = [{"_id": f"a\x1b[2J\n{row}", "text": f"\x1b[31mred\u202e {row} \U0001f469\u200d\U0001f52c"} for row in range(ROWS)]
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("--vectors", files / "d.npy", "--data", tmp_path / "c.jsonl", "--similarity", "dot", "--out", tmp_path / "index")
+    assert invoke("index", "build", *arguments).exit_code == 0
+    shown = invoke("search", tmp_path / "index", "--vectors", files / "q.npy", "--k", 1).stdout
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "\ufffd[31mred\ufffd" in shown
+    assert "\u200d" in shown
+    told = invoke("search", tmp_path / "index", "--vectors", files / "q.npy", "--k", 1, "--json").stdout
+    assert json.loads(told)[0]["id"].startswith("a\x1b[2J\n")
+
+
+def test_more_hits_than_a_machine_counts_are_all_there_are(index, files):
+    done = invoke("search", index, "--vectors", files / "q.npy", "--k", 10**30, "--json")
+    assert len(json.loads(done.stdout)) == 3 * ROWS
+
+
+def test_a_calibration_that_is_nested_too_deep_is_no_calibration(index, files, tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    told = refused("search", index, "--vectors", files / "q.npy", "--calibration", tmp_path / "deep.json")
+    assert "deep.json is no calibration: it is nested too deep. Fit it again: normwise calibrate" in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("engine", "method", "storage", "norm_storage", "similarity", "target_recall", "url", "name")
 _SHOWN = 80
+# Of format characters those that letters and emoji are joined with; the others turn the direction of text, or hide.
+_JOINERS = frozenset({"\u200c", "\u200d"})
 
 index_app = typer.Typer(
     help="Build an index that keeps norms, change it, and say what it is.",
@@ -162,7 +165,7 @@ def search(
         if vectors is not None and model is not None:
             raise InputError("--model reads texts, and --vectors are there already: leave one of them out")
         asked = _asked(texts, queries, vectors)
-        filters = None if not where else dict(_filter(entry) for entry in where)
+        filters = _filters(where)
         from normwise.workflows.search import Searcher
 
         with Searcher.open(index, model=model, calibration=calibration, url=url) as searcher:
@@ -218,7 +221,7 @@ def show_hits(result: SearchResult) -> None:
     for row in range(len(result)):
         hits = result.hits(row)
         asked = result.query(row)
-        console.print(f"query: {asked}" if isinstance(asked, str) else f"query {asked}")
+        console.print(f"query: {_plain(asked)}" if isinstance(asked, str) else f"query {asked}")
         console.print(verdict_line(hits))
         if hits:
             show_rows("", [_hit_row(hit) for hit in hits])
@@ -241,11 +244,11 @@ def verdict_line(hits: Sequence[Hit]) -> str:
 
 
 def _hit_row(hit: Hit) -> dict[str, Any]:
-    row: dict[str, Any] = {"rank": hit.rank, "id": hit.id, "score": hit.score, "norm": hit.norm}
+    row: dict[str, Any] = {"rank": hit.rank, "id": _plain(hit.id), "score": hit.score, "norm": hit.norm}
     if hit.probability is not None:
         row |= {"probability": hit.probability, "trust": not hit.abstain}
     if hit.text is not None:
-        line = " ".join(hit.text.split())
+        line = _plain(hit.text)
         row["text"] = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
     return row
 
@@ -274,15 +277,34 @@ def _asked(texts: list[str] | None, queries: Path | None, vectors: Path | None) 
     return texts or []
 
 
+def _filters(where: list[str] | None) -> dict[str, str | int | float | bool] | None:
+    filters: dict[str, str | int | float | bool] = {}
+    for entry in where or ():
+        key, value = _filter(entry)
+        if key in filters:
+            raise InputError(f"--where names {key!r} twice: a hit has one value of it, so ask for one at a time")
+        filters[key] = value
+    return filters or None
+
+
 def _filter(entry: str) -> tuple[str, str | int | float | bool]:
-    """Read KEY=VALUE; the value as JSON where it is a JSON number, truth value or text, else as it stands."""
+    """Read KEY=VALUE; the value as JSON where it is a finite JSON number, truth value or text, else as it stands."""
     import json
+    import math
 
     key, sign, value = entry.partition("=")
     if not sign or not key.strip():
         raise InputError(f"--where is {entry!r}; expected KEY=VALUE, as in --where lang=de")
     try:
         read = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
+        return key, value
+    if isinstance(read, float) and not math.isfinite(read):
         return key, value
     return (key, read) if isinstance(read, str | int | float) else (key, value)
+
+
+def _plain(text: str) -> str:
+    """The text on one line, with U+FFFD for what a terminal would obey rather than show."""
+    line = " ".join(text.split())
+    return "".join("\ufffd" if unicodedata.category(letter) in ("Cc", "Cf") and letter not in _JOINERS else letter for letter in line)

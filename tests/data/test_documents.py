@@ -113,3 +113,9 @@ def test_an_empty_corpus_and_an_unknown_name_are_refused(tmp_path):
         read_documents(folder)
     with pytest.raises(InputError, match="data 'pyhton-docs' is unknown: did you mean python-docs"):
         read_documents("pyhton-docs")
+
+
+def test_a_corpus_whose_first_row_lacks_its_id_is_no_file_of_texts(tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"text": "red"}\n{"_id": "b", "text": "blue"}\n')
+    with pytest.raises(InputError, match=r"c\.jsonl, line 1, column _id: expected a text, got None"):
+        read_documents(tmp_path / "c.jsonl")

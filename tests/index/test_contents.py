@@ -5,7 +5,7 @@ import pytest
 
 from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError
-from normwise.index.contents import check_contents, texts_hash, vectors_hash
+from normwise.index.contents import check_beside, check_contents, check_where, texts_hash, vectors_hash
 from normwise.index.row_hashes import row_hashes, sum_hashes
 
 TWO = np.ones((2, 3), dtype=np.float32)
@@ -60,3 +60,29 @@ def test_the_hashes_are_those_of_ids_with_texts_and_little_endian_vectors():
 def test_norms_are_those_of_the_vectors_as_they_came():
     vectors = np.array([[0.1, 0.2]])
     assert check_contents(["a"], vectors).norms[0] == np.sqrt(0.1**2 + 0.2**2)
+
+
+def test_filters_hold_numbers_that_a_machine_holds():
+    assert check_where({"size": 3}, {"size": float}) == {"size": 3.0}
+    for value in (10**400, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=r"where: size is "):
+            check_where({"size": value}, {"size": float})
+
+
+@pytest.mark.parametrize(
+    ("beside", "message"),
+    [
+        ({"ids": ["a", "a"]}, r"ids: row 1 is 'a', as row 0"),
+        ({"ids": ["a", "b"], "texts": ["x", "\0"]}, r"texts: row 1 holds a NUL character"),
+        ({"ids": ["a", "b"], "metadata": [{"y": 1}]}, r"metadata are 1, and the vectors 2"),
+        ({"ids": ["a", "b"], "metadata": [{}, {"y": "1"}], "kinds": {"y": int}}, r"metadata: row 1, key 'y' is '1', a str, and the index"),
+    ],
+)
+def test_what_stands_beside_vectors_is_checked_before_there_are_any(beside, message):
+    with pytest.raises(InputError, match=message):
+        check_beside(**beside)
+
+
+def test_masked_vectors_are_refused():
+    with pytest.raises(InputError, match=r"vectors are a masked array, and an index knows no holes"):
+        check_contents(["a"], np.ma.masked_array(np.ones((1, 2)), mask=[[True, False]]))

@@ -3,6 +3,7 @@
 import json
 import pickle
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from contract import mixed, names
 
 from normwise.core.errors import InputError, MissingExtraError, WorkError
 from normwise.core.index_config import IndexConfig
-from normwise.index import faiss_build
+from normwise.index import faiss_build, faiss_index, opening
 from normwise.index.build import build_index
 from normwise.index.opening import open_index
 
@@ -78,7 +79,13 @@ def test_folders_that_are_no_index(tmp_path):
     [
         ("format", 2, r"has format 2, and this normwise reads up to 1: update normwise, or build the index again"),
         ("engine", "annoy", r"index.json: engine: "),
-        ("candidates", 59, r"holds 60 rows, and its manifest says 59"),
+        ("candidates", 59, r"index.json was changed: the hash at its end is not that of the rest; copy the folder again"),
+        ("similarity", "cosine", r"index.json was changed"),
+        ("similarity", "dop", r"index.json was changed"),
+        ("method", "hnsw", r"index.json was changed"),
+        ("corpus_vectors", "0" * 64, r"index.json was changed"),
+        ("recall", 0.5, r"index.json was changed"),
+        ("seal", None, r"index.json was changed"),
         ("files", {"../../etc/passwd": "0"}, r"names the file .*, outside its folder"),
     ],
 )
@@ -185,3 +192,106 @@ def test_plain_faiss_reads_what_the_folder_holds(tmp_path):
 
     index = faiss.read_index(str(tmp_path / "i" / "vectors.faiss"))
     assert np.array_equal(index.reconstruct_n(0, 60), VECTORS)
+
+
+def test_a_changed_letter_of_the_manifest_is_seen_wherever_it_stands(tmp_path):
+    built(tmp_path / "i", method="hnsw").close()
+    path = tmp_path / "i" / "index.json"
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 41):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        if changed[place : place + 1].isspace():
+            continue
+        path.write_bytes(bytes(changed))
+        with pytest.raises(InputError, match=r"index\.json"):
+            open_index(tmp_path / "i")
+    path.write_bytes(whole)
+    open_index(tmp_path / "i").close()
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"name": "a project"}', "{", '{"format": 1, "engine": "a", "method": "b", "files": 3}'])
+def test_a_folder_with_an_index_json_of_somebody_else_is_never_replaced(tmp_path, text):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.json").write_text(text)
+    (tmp_path / "site" / "thesis.txt").write_text("x")
+    with pytest.raises(InputError, match=r"site is not an index of normwise: refusing to replace it"):
+        build_index(IndexConfig(similarity="dot"), tmp_path / "site", ids=["a"], vectors=np.ones((1, 2)), overwrite=True)
+    assert (tmp_path / "site" / "thesis.txt").read_text() == "x"
+
+
+def test_files_of_others_beside_an_index_are_not_replaced_and_its_calibration_stays(tmp_path):
+    built(tmp_path / "i").close()
+    (tmp_path / "i" / "calibration.json").write_text("{}")
+    build_index(IndexConfig(similarity="dot"), tmp_path / "i", ids=["a"], vectors=np.ones((1, 2)), overwrite=True).close()
+    assert (tmp_path / "i" / "calibration.json").read_text() == "{}"
+    (tmp_path / "i" / "deep").mkdir()
+    (tmp_path / "i" / "deep" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"i holds 'deep/notes.txt', which is no part of the index: refusing to replace it; move it away"):
+        build_index(IndexConfig(similarity="dot"), tmp_path / "i", ids=["a"], vectors=np.ones((1, 2)), overwrite=True)
+    assert (tmp_path / "i" / "deep" / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("settings", [{}, {"method": "hnsw"}])
+def test_a_full_disk_is_told_in_the_words_of_the_system_and_leaves_nothing(tmp_path, monkeypatch, settings):
+    import faiss
+
+    def full(_, path):
+        raise RuntimeError(f"Error in write_index at index_write.cpp:499: write error in {path}: 3 != 5 (No space left on device)")
+
+    monkeypatch.setattr(faiss, "write_index", full)
+    with pytest.raises(WorkError, match=r"could not write .*/i: No space left on device; free space or choose another folder"):
+        built(tmp_path / "i", **settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_who_change_an_index_the_second_is_told_and_loses_nothing_of_the_first(tmp_path):
+    built(tmp_path / "i").close()
+    first, second = open_index(tmp_path / "i"), open_index(tmp_path / "i")
+    for name, index in (("a", first), ("b", second)):
+        index.add([name], VECTORS[:1], texts=["t"], lengths=np.array([1]), metadata=[{}])
+    first.save()
+    with pytest.raises(WorkError, match=r"i was changed by somebody else since it was opened: nothing was saved; make the change"):
+        second.save()
+    first.delete(["a"])
+    first.save()
+    with closing(open_index(tmp_path / "i")) as now:
+        assert len(now) == 60
+        now.add(["b"], VECTORS[:1], texts=["t"], lengths=np.array([1]), metadata=[{}])
+        now.save()
+    with closing(open_index(tmp_path / "i")) as now:
+        assert now.texts(["b"]) == ["t"]
+
+
+def test_an_index_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkeypatch):
+    built(tmp_path / "i").close()
+    writer, load, saves = open_index(tmp_path / "i"), faiss_index.Table.load, []
+
+    def interrupted(folder):
+        if not saves:
+            saves.append(1)
+            writer.delete(["d0"])
+            writer.add(["new"], VECTORS[:1] * 2, texts=["t"], lengths=np.array([1]), metadata=[{}])
+            writer.save()
+        return load(folder)
+
+    monkeypatch.setattr(faiss_index.Table, "load", interrupted)
+    with closing(open_index(tmp_path / "i")) as read:
+        assert read.manifest.corpus_vectors == writer.manifest.corpus_vectors
+        assert read.texts(["new"]) == ["t"]
+
+
+def test_an_index_that_is_gone_for_a_moment_is_waited_for(tmp_path, monkeypatch):
+    built(tmp_path / "i").close()
+    (tmp_path / "i").rename(tmp_path / "aside")
+    monkeypatch.setattr(opening.time, "sleep", lambda _: (tmp_path / "aside").rename(tmp_path / "i"))
+    with closing(open_index(tmp_path / "i")) as read:
+        assert len(read) == 60
+
+
+def test_a_path_that_goes_up_through_the_index_itself_is_saved(tmp_path):
+    built(tmp_path / "i").close()
+    index = open_index(tmp_path / "i" / ".." / "i")
+    index.delete(["d0"])
+    index.save()
+    assert len(open_index(tmp_path / "i")) == 59

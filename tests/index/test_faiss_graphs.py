@@ -206,3 +206,38 @@ def test_additions_are_found_at_once_and_a_fifth_of_them_is_measured(tmp_path, s
     assert index.manifest.recall_queries == 40
     assert index.manifest.recall >= 0.95
     assert recall(index, vectors, queries) >= 0.95
+
+
+@pytest.mark.parametrize("method", ["ivf", "hnsw"])
+def test_norms_whose_squares_overflow_are_searched_exactly(tmp_path, method):
+    vectors = mixed(20, 5, seed=3)
+    vectors[4] *= np.float32(1e35)
+    manifest = built(tmp_path / "i", vectors, method=method).manifest
+    assert (manifest.method, manifest.recall) == ("exact", 1.0)
+    assert "Kept exact search, since norms reach" in manifest.words
+    assert built(tmp_path / "j", vectors, method=method, similarity="cosine").manifest.method == method
+
+
+@pytest.mark.parametrize("method", ["ivf", "hnsw"])
+def test_an_index_that_grew_from_one_vector_says_on_what_it_was_measured(tmp_path, method):
+    vectors = mixed(120, 6, seed=5)
+    index = built(tmp_path / "i", vectors[:1], method=method)
+    index.add([f"new{row}" for row in range(119)], vectors[1:])
+    manifest = index.manifest
+    assert (manifest.recall_k, manifest.recall_queries, manifest.recall_source) == (10, 120, "candidates")
+    assert "recall@10 on 120 candidates with noise" in manifest.words
+    assert "real queries" not in manifest.words
+
+
+@pytest.mark.parametrize("storage", ["int8", "pq", "binary"])
+def test_the_recall_of_codes_is_not_claimed_after_more_than_a_fifth_changed(tmp_path, storage):
+    vectors = mixed(60, 6, seed=6)
+    index = built(tmp_path / "i", vectors[:50], storage=storage)
+    measured = index.manifest.recall
+    index.add([f"new{row}" for row in range(10)], vectors[50:])
+    assert index.manifest.recall == measured
+    index.delete(["new0", "new1", "new2"])
+    assert index.manifest.recall is None
+    assert "The recall of so changed a" in index.manifest.words
+    index.save()
+    assert open_index(tmp_path / "i").manifest == index.manifest

@@ -1,6 +1,7 @@
 """Building and changing an index of bare vectors: what is kept, what is measured, what is refused before any work."""
 
 import json
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.search_records import IndexReport
 from normwise.index.opening import open_index
 from normwise.workflows import build_index as module
+from normwise.workflows import change_index
 from normwise.workflows.change_index import add_to_index, delete_from_index, index_info
-from search_material import ROWS, WIDTH, mixed_vectors, write_corpus
+from search_material import ROWS, WIDTH, mixed_vectors, save_encoder, write_corpus
 
 
 def test_row_numbers_name_vectors_and_norms_are_raw(tmp_path):
@@ -79,9 +81,9 @@ def test_an_index_is_replaced_on_request_and_nothing_else_ever(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match="is no index, and nothing else is replaced"):
+    with pytest.raises(InputError, match="is not an index of normwise: refusing to replace it"):
         build_index(home, vectors=mixed_vectors(), similarity="dot", overwrite=True)
-    with pytest.raises(InputError, match="is no index, and nothing else is replaced"):
+    with pytest.raises(InputError, match="is not an index of normwise: refusing to replace it"):
         build_index(home / "letter.txt", vectors=mixed_vectors(), similarity="dot", overwrite=True)
     with pytest.raises(InputError, match="is no folder; choose another place"):
         build_index(home / "letter.txt" / "index", vectors=mixed_vectors(), similarity="dot")
@@ -190,3 +192,41 @@ def test_foreign_missing_and_broken_folders_are_told_apart(tmp_path):
 
 def test_width_is_that_of_the_vectors(tmp_path):
     assert build_index(tmp_path / "index", vectors=mixed_vectors(), similarity="dot").manifest.dimensions == WIDTH
+
+
+def test_the_current_folder_is_not_replaced_under_ones_feet(tmp_path, monkeypatch):
+    build_index(tmp_path / "index", vectors=mixed_vectors(), similarity="dot")
+    monkeypatch.chdir(tmp_path / "index")
+    changes = [
+        lambda: delete_from_index(".", ["3"]),
+        lambda: add_to_index(tmp_path / "index", vectors=mixed_vectors(1), ids=["new"]),
+        lambda: build_index(".", vectors=mixed_vectors(), similarity="dot", overwrite=True),
+    ]
+    for change in changes:
+        with pytest.raises(InputError, match="is the current folder or above it, and is replaced as a whole: go to another folder"):
+            change()
+    assert index_info(".").candidates == ROWS
+
+
+def test_rows_are_refused_before_the_model_is_opened(tmp_path):
+    folder = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"year": str(row) if row == 5 else row}})
+    with pytest.raises(InputError, match=r"corpus\.jsonl: metadata: row 5, key 'year' is '5', a str, and row 0 has int"):
+        build_index(tmp_path / "index", model=tmp_path / "no model", data=folder)
+
+
+def test_known_ids_are_refused_before_anything_is_encoded(tmp_path, monkeypatch):
+    folder, model = write_corpus(tmp_path / "set"), save_encoder(tmp_path / "model")
+    build_index(tmp_path / "index", model=model, data=folder)
+    monkeypatch.setattr(change_index, "encoded_rows", lambda *_, **__: pytest.fail("documents were encoded"))
+    with pytest.raises(InputError, match=r"corpus\.jsonl: ids: row 0 is 'd0', which the index holds already"):
+        add_to_index(tmp_path / "index", data=folder)
+
+
+def test_ids_are_those_of_a_corpus_never_its_texts(tmp_path):
+    corpus = write_corpus(tmp_path / "set") / "corpus.jsonl"
+    build_index(tmp_path / "index", vectors=mixed_vectors(27), ids=corpus, similarity="dot")
+    with closing(open_index(tmp_path / "index")) as index:
+        assert set(index.search(mixed_vectors(1), k=3).ids.ravel()) < {f"d{row}" for row in range(27)}
+    (tmp_path / "odd.jsonl").write_text('{"key": "a", "text": "b"}\n')
+    with pytest.raises(InputError, match=r"odd\.jsonl has no column _id or id; it has key, text: name the one with the ids so"):
+        build_index(tmp_path / "other", vectors=mixed_vectors(1), ids=tmp_path / "odd.jsonl", similarity="dot")

@@ -73,7 +73,7 @@ def read_documents(name: str | Path) -> Documents:
     if kind == "folder" and is_beir(path):
         return _with_queries(_read_corpus(_whole_or_packed(path / _CORPUS)), _whole_or_packed(path / _QUERIES))
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
-        names = _columns(path)
+        names = column_names(path)
         if "_id" in names:
             return _read_corpus(path)
         if _PAIR not in names:
@@ -104,11 +104,14 @@ def _with_queries(documents: Documents, path: Path) -> Documents:
     return Documents(documents.source, documents.ids, documents.texts, documents.metadata, queries, documents.notes)
 
 
-def _columns(path: Path) -> list[str]:
-    """The names of the columns of a text format that has names."""
+def column_names(path: Path) -> list[str]:
+    """The names of the columns of a text format that has names; none of other files."""
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     if suffix == ".jsonl":
-        return [name for _, record in islice(read_json_lines(path), 1) for name in record]
+        names = [name for _, record in islice(read_json_lines(path), 1) for name in record]
+        # A corpus whose first row has lost its id is still a corpus: as bare texts its rows would get other ids in silence.
+        known = "_id" in names or _PAIR in names
+        return names if known or not any("_id" in record for _, record in read_json_lines(path)) else [*names, "_id"]
     if suffix in (".csv", ".tsv"):
         rows = islice(read_table(path, delimiter="," if suffix == ".csv" else "\t"), 1)
         return [cell.strip() for _, cells in rows for cell in cells]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from normwise.core.errors import WorkError
-from normwise.index.faiss_flat import VECTORS, flat_view, largest_norm, mapped_index, owned
+from normwise.index.faiss_flat import VECTORS, flat_view, largest_norm, mapped_index, owned, write_index
 from normwise.index.scan import load_faiss, ranked, top_of
 
 _SERIALS = "serials.npy"
@@ -142,7 +142,7 @@ class ApproximateStore:
 
     def save(self, folder: Path) -> None:
         """Write the FAISS file and the serial numbers."""
-        load_faiss().write_index(self._structure.index, str(folder / VECTORS))
+        write_index(self._structure.index, folder / VECTORS)
         np.save(folder / _SERIALS, self._serials, allow_pickle=False)
 
     def _own(self) -> None:

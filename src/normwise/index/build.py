@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from normwise.core.files import write_bytes
 from normwise.core.index_config import IndexConfig
 from normwise.index.contents import Value, check_contents
-from normwise.index.opening import check_out
+from normwise.index.opening import GUEST, check_out
 from normwise.index.protocol import Index
 from normwise.index.request import BuildRequest
 from normwise.index.self_test import make_self_test
@@ -44,7 +45,7 @@ def build_index(
             manifest says so.
         model: hash of the model that made the vectors.
         model_name: its name, for people.
-        overwrite: whether a folder at `out` is replaced.
+        overwrite: whether an index at `out` is replaced; a calibration beside it stays.
         log: takes a line of words for each thing done.
 
     Returns:
@@ -59,11 +60,21 @@ def build_index(
     contents = check_contents(ids, vectors, texts=texts, lengths=lengths, metadata=metadata)
     test = make_self_test(contents, queries, similarity=config.similarity, k=config.recall_k, seed=config.seed)
     request = BuildRequest(config, Path(out), contents, test, model, model_name, overwrite, log or (lambda _: None))
-    if config.engine == "pgvector":
+    # Whether a calibration still holds is told by its hashes; what took long to fit is never thrown away unasked.
+    guest = Path(out) / GUEST
+    kept = guest.read_bytes() if guest.is_file() else None
+    index = _build(request)
+    if kept is not None:
+        write_bytes(guest, kept)
+    return index
+
+
+def _build(request: BuildRequest) -> Index:
+    if request.config.engine == "pgvector":
         from normwise.index.pgvector_index import build_pgvector
 
         return build_pgvector(request)
-    if config.engine == "qdrant":
+    if request.config.engine == "qdrant":
         from normwise.index.qdrant_index import build_qdrant
 
         return build_qdrant(request)

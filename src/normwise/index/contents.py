@@ -125,6 +125,37 @@ def check_contents(
     )
 
 
+def check_beside(
+    ids: Sequence[str],
+    *,
+    texts: Sequence[str] | None = None,
+    metadata: Sequence[Mapping[str, Value]] | None = None,
+    kinds: Mapping[str, type] | None = None,
+) -> None:
+    """Check what can be checked before there are vectors, so that nothing is refused only after long encoding.
+
+    Args:
+        ids: as in `check_contents`.
+        texts: as in `check_contents`.
+        metadata: as in `check_contents`.
+        kinds: the type of each metadata key of the index that they join.
+
+    Raises:
+        InputError: as `check_contents`.
+
+    Example:
+        >>> check_beside(["a"], metadata=[{"year": 2**70}])
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: metadata: row 0, key 'year' is a whole number beyond 64 bits: write it as a string
+    """
+    count = len(_check_ids(ids, None))
+    if texts is not None:
+        _check_strings(texts, count, name="texts")
+    if metadata is not None:
+        _check_metadata(_check_length(metadata, count, name="metadata"), dict(kinds or {}))
+
+
 def check_queries(queries: np.ndarray, *, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
     """Check raw queries (B, D).
 
@@ -169,6 +200,7 @@ def check_where(where: Where | None, kinds: Mapping[str, type]) -> dict[str, Val
         kind = kinds[key]
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise InputError(f"where: {key} is {value!r:.80}, a {type(value).__name__}; that key holds {kind.__name__} values")
+        _check_value(value, where=f"where: {key}")
         checked[key] = float(value) if kind is float else value
     return checked
 
@@ -219,6 +251,8 @@ def _vector_pairs(contents: Contents) -> Iterator[tuple[str, bytes]]:
 def _check_matrix(x: np.ndarray, *, name: str, rows: int | None, width: int | None) -> np.ndarray:
     if not isinstance(x, np.ndarray):
         raise InputError(f"{name} are a {type(x).__name__}; expected a numpy array (rows, dimensions)")
+    if isinstance(x, np.ma.MaskedArray):
+        raise InputError(f"{name} are a masked array, and an index knows no holes: give plain ones, as by .filled() or with rows dropped")
     if x.ndim != 2:
         raise InputError(f"{name} have shape {x.shape}; expected two dimensions: rows of vectors")
     if x.dtype.kind != "f" or x.dtype.itemsize > 8:

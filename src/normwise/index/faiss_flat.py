@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from normwise.index.scan import SPARE, load_faiss, settle, top_of
 
 VECTORS = "vectors.faiss"
 _CHUNK_VALUES = 1 << 20
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 
 
 class FlatStore:
@@ -77,7 +80,7 @@ class FlatStore:
 
     def save(self, folder: Path) -> None:
         """Write the FAISS file."""
-        load_faiss().write_index(self._index, str(folder / VECTORS))
+        write_index(self._index, folder / VECTORS)
 
     def _own(self) -> None:
         if self._mapped:
@@ -99,6 +102,19 @@ def largest_norm(vectors: np.ndarray) -> float:
         block = vectors[start : start + step]
         largest = max(largest, float(np.einsum("nd,nd->n", block, block, dtype=np.float64).max()))
     return largest**0.5
+
+
+def write_index(index: Any, path: Path) -> None:
+    """Write a FAISS file.
+
+    Raises:
+        OSError: the disk refused, in the system's own words; FAISS tells it as a RuntimeError with a place in its source.
+    """
+    try:
+        load_faiss().write_index(index, str(path))
+    except RuntimeError as error:
+        code = next((code for code in _REFUSALS if os.strerror(code) in str(error)), errno.EIO)
+        raise OSError(code, os.strerror(code)) from error
 
 
 def mapped_index(path: Path) -> Any:

@@ -18,6 +18,7 @@ from normwise.index.compressed import CompressedStore
 from normwise.index.contents import (
     Contents,
     Value,
+    check_beside,
     check_contents,
     check_k,
     check_known_ids,
@@ -28,7 +29,7 @@ from normwise.index.contents import (
 )
 from normwise.index.faiss_build import Built, build_store, raise_store
 from normwise.index.faiss_flat import FlatStore
-from normwise.index.opening import MANIFEST, read_manifest, write_manifest
+from normwise.index.opening import MANIFEST, alone, check_unchanged, read_manifest, seal_of, write_manifest
 from normwise.index.protocol import Found, Where
 from normwise.index.request import BuildRequest
 from normwise.index.row_hashes import sum_hashes
@@ -45,9 +46,10 @@ _MOST_CHANGED = 0.2
 class FaissIndex:
     """An index in this process. What `add` and `delete` change is found at once, and is on disk only after `save`.
 
-    An approximate index is measured again on the queries of its first self-test when more than a fifth of it came or went, and
-    before a changed one is saved; its effort rises then until the target is met. Where none meets it, where more than a fifth of
-    a graph is dead, or where a norm beyond those seen joins an augmented one, it is built anew.
+    An approximate index is measured again, on the real queries of its first self-test or on others made from what it holds, when
+    more than a fifth of it came or went, and before a changed one is saved; its effort rises then until the target is met. Where
+    none meets it, where more than a fifth of a graph is dead, or where a norm beyond those seen joins an augmented one, it is
+    built anew. A compressed index keeps no vectors to measure on: its recall counts as unknown after as many changes.
     """
 
     def __init__(self, path: Path, manifest: IndexManifest, settings: IndexConfig, table: Table, store: Store) -> None:
@@ -55,6 +57,8 @@ class FaissIndex:
         self._table, self._store = table, store
         self._similarity = Similarity(manifest.similarity)
         self.queries: np.ndarray | None = None
+        # Of the manifest on disk that this one follows; None before the first is written.
+        self.seal: str | None = None
         self.radius, self.added, self.deleted = 0.0, 0, 0
         self._closed = False
 
@@ -64,7 +68,11 @@ class FaissIndex:
         if not self.added and not self.deleted:
             return self._manifest
         words = f"{self._manifest.words} Since then {self.added:,} came and {self.deleted:,} went."
-        return self._manifest.model_copy(update={"words": words})
+        if self._manifest.storage == "float32" or self.added + self.deleted <= _MOST_CHANGED * len(self):
+            return self._manifest.model_copy(update={"words": words})
+        # Raw vectors, which alone tell, are not kept; and codes were fitted to those that were there first.
+        words = f"{words} The recall of so changed a {self._manifest.storage} index is not known: build it again."
+        return self._manifest.model_copy(update={"words": words, "recall": None})
 
     def __len__(self) -> int:
         return len(self._table)
@@ -130,6 +138,11 @@ class FaissIndex:
         else:
             self._refresh()
 
+    def check_new(self, ids: Sequence[str], *, texts: Sequence[str] | None, metadata: Sequence[Mapping[str, Value]] | None) -> None:
+        """Refuse, before there are vectors, what `add` would refuse."""
+        check_beside(ids, texts=texts, metadata=metadata, kinds=self._table.kinds)
+        check_new_ids(ids, self._table.row_of)
+
     def delete(self, ids: Sequence[str]) -> None:
         """Take candidates out; see `Index.delete`."""
         self._check_open()
@@ -155,19 +168,25 @@ class FaissIndex:
         """Write the index as it is now over its folder, whole or not at all; files of others in it (a calibration) stay.
 
         Raises:
-            WorkError: the disk refused; the folder is as it was.
+            WorkError: the disk refused, or somebody else has saved since this one was opened; the folder is as it was.
         """
         self._check_open()
         if self.added or self.deleted:
             self._measure_again()
-        ours = {MANIFEST, *self._manifest.files}
-        others = [path for path in self._path.iterdir() if path.name not in ours] if self._path.is_dir() else []
-        files = self.write(self._path, overwrite=True, kept=others).files
-        self._manifest = self._manifest.model_copy(update={"files": files})
+        with alone(self._path):
+            if self.seal is not None:
+                check_unchanged(self._path, self.seal)
+            ours = {MANIFEST, *self._manifest.files}
+            others = [path for path in self._path.iterdir() if path.name not in ours] if self._path.is_dir() else []
+            written = self.write(self._path, overwrite=True, kept=others)
+        self.seal = seal_of(written)
+        self._manifest = self._manifest.model_copy(update={"files": written.files})
 
     def write(self, path: Path, *, overwrite: bool, kept: Sequence[Path] = ()) -> IndexManifest:
         """Write everything into a folder, and copies of `kept` beside it; the manifest with the hashes of all files of ours."""
-        with whole_folder(path, overwrite=overwrite) as folder:
+        # The path is written out where it goes up again: on the way to it stands what is replaced.
+        target = path.resolve() if ".." in path.parts else path
+        with whole_folder(target, overwrite=overwrite) as folder:
             self._store.save(folder)
             self._table.save(folder)
             if self.queries is not None:
@@ -214,11 +233,12 @@ class FaissIndex:
         if not isinstance(self._store, ApproximateStore) or not len(self):
             return
         vectors = self._raw()
-        built = raise_store(self._settings, self._store, self._manifest, self._test(vectors))
+        test = self._test(vectors)
+        built = raise_store(self._settings, self._store, self._manifest, test)
         if built is None:
             self._build_again(vectors)
         else:
-            self._keep(built)
+            self._keep(built, test)
 
     def _test(self, vectors: np.ndarray) -> SelfTest:
         norms = self._table.norms.astype(np.float64)
@@ -234,11 +254,12 @@ class FaissIndex:
 
     def _build_again(self, vectors: np.ndarray) -> None:
         test = self._test(vectors)
-        self._keep(build_store(self._settings, test.contents, self._table.norms, test, lambda _: None))
+        self._keep(build_store(self._settings, test.contents, self._table.norms, test, lambda _: None), test)
 
-    def _keep(self, built: Built) -> None:
+    def _keep(self, built: Built, test: SelfTest) -> None:
         self._store, self.radius, self.added, self.deleted = built.store, built.radius, 0, 0
-        self._manifest = self._manifest.model_copy(update=_found(built))
+        measured = {"recall_k": test.k, "recall_queries": len(test), "recall_source": test.source}
+        self._manifest = self._manifest.model_copy(update=_found(built) | measured)
 
 
 def build_faiss(request: BuildRequest) -> FaissIndex:
@@ -255,7 +276,7 @@ def build_faiss(request: BuildRequest) -> FaissIndex:
     built = build_store(config, request.contents, table.norms, test, request.log)
     request.log(built.words)
     index = FaissIndex(request.out, request.manifest(**_found(built)), config, table, built.store)
-    index.queries = test.queries if config.method != "exact" else None
+    index.queries = test.queries if config.method != "exact" and test.source == "queries" else None
     index.radius = built.radius
     index.write(request.out, overwrite=request.overwrite)
     return open_faiss(request.out, read_manifest(request.out))
@@ -268,10 +289,11 @@ def open_faiss(folder: Path, manifest: IndexManifest) -> FaissIndex:
         MissingExtraError: faiss is not installed.
     """
     load_faiss()
-    settings = read_json(folder / _SETTINGS)
+    settings, seal = read_json(folder / _SETTINGS), seal_of(manifest)
     table, since = Table.load(folder), settings["self_test"]
     manifest = manifest.model_copy(update={"words": since["words"]})
     index = FaissIndex(folder, manifest, IndexConfig.read(settings["config"]), table, _load_store(folder, manifest, table, settings))
+    index.seal = seal
     index.radius, index.added, index.deleted = settings["radius"], since["added"], since["deleted"]
     queries = folder / _QUERIES
     index.queries = np.load(queries, allow_pickle=False) if queries.exists() else None

@@ -17,8 +17,9 @@ from normwise.core.search_records import IndexReport
 from normwise.data.documents import read_documents
 from normwise.data.opening import check_new_place, kind_of, user_path
 from normwise.index.build import build_index as build
-from normwise.index.opening import MANIFEST
-from normwise.workflows.change_index import report_index
+from normwise.index.contents import check_beside
+from normwise.index.opening import check_out
+from normwise.workflows.change_index import check_not_current, naming, report_index
 from normwise.workflows.index_rows import encoded_queries, encoded_rows, given_rows, query_vectors
 from normwise.workflows.search_model import UNKNOWN, model_hash, open_encoder
 
@@ -85,7 +86,10 @@ def build_index(
         if model is None or data is None:
             raise InputError("an index is built of a model and data, or of vectors: give model and data, or vectors and similarity")
         _check_encoded(ids, settings)
-        documents, encoder = read_documents(data), open_encoder(model)
+        documents = read_documents(data)
+        with naming(documents.source):
+            check_beside(documents.ids, texts=documents.texts, metadata=documents.metadata or None)
+        encoder = open_encoder(model)
         config = IndexConfig.read({**settings, "similarity": encoder.similarity.value}, source="build_index")
         asked = encoded_queries(encoder, queries, documents, seed=config.seed, batch_size=batch_size)
         own, name = _known_model(encoder)
@@ -126,13 +130,11 @@ def _check_encoded(ids: Any, settings: Mapping[str, Any]) -> None:
 
 def _check_out(out: str | Path, *, overwrite: bool) -> None:
     path = user_path(out, what="out")
-    kind = kind_of(path)
-    if kind is None:
+    if kind_of(path) is None:
         check_new_place(path)
-    elif not overwrite:
-        raise InputError(f"{path} exists already: pass --overwrite to replace it, or choose another folder")
-    elif kind != "folder" or (kind_of(path / MANIFEST) != "file" and any(path.iterdir())):
-        raise InputError(f"{path} is no index, and nothing else is replaced: choose another folder")
+        return
+    check_out(path, overwrite=overwrite)
+    check_not_current(path)
 
 
 def _need_engine(engine: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.files import write_bytes
 from normwise.core.search_records import IndexReport
-from normwise.data.documents import read_documents
+from normwise.data.documents import Documents, read_documents
 from normwise.data.opening import kind_of, user_path
 from normwise.data.texts import printable
 from normwise.index.opening import open_index
@@ -59,6 +59,7 @@ def add_to_index(
     """
     start = time.perf_counter()
     with _opened(index, url=url) as opened:
+        _check_savable(opened, index)
         if vectors is not None:
             if opened.manifest.model != UNKNOWN or model is not None:
                 raise InputError(f"{index} was built with a model, which encodes what joins it: give data, and leave vectors out")
@@ -72,6 +73,7 @@ def add_to_index(
             raise InputError("ids are of bare vectors; documents bring their own: leave ids out")
         documents = read_documents(data)
         encoder, notes = encoder_of(opened.manifest, model, index=str(index))
+        _check_new(opened, documents)
         with encoded_rows(encoder, documents, batch_size=batch_size) as rows:
             _add(opened, rows)
         _save(opened, index)
@@ -97,6 +99,7 @@ def delete_from_index(index: str | Path, ids: str | Path | Sequence[str], *, url
     if not names:
         raise InputError("no ids came: name what is to be deleted")
     with _opened(index, url=url) as opened:
+        _check_savable(opened, index)
         opened.delete(names)
         _save(opened, index)
         return report_index(opened, index, changed=len(names), started=start)
@@ -139,6 +142,25 @@ def report_index(index: Index, folder: str | Path, *, changed: int = 0, notes: S
     )
 
 
+def check_not_current(folder: Path) -> None:
+    """Refuse to replace the folder that one stands in: a shell, and whatever else does, would be left in one that is gone.
+
+    Raises:
+        InputError: it is the current folder or above it.
+    """
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise InputError(f"{folder} is the current folder or above it, and is replaced as a whole: go to another folder and name this one")
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Put the name of a file in front of what is wrong with a row of it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
 @contextmanager
 def _opened(index: str | Path, *, url: str | None) -> Iterator[Index]:
     opened = open_index(user_path(index, what="index"), url=url)
@@ -146,6 +168,19 @@ def _opened(index: str | Path, *, url: str | None) -> Iterator[Index]:
         yield opened
     finally:
         opened.close()
+
+
+def _check_savable(index: Index, folder: str | Path) -> None:
+    if hasattr(index, "save"):
+        check_not_current(user_path(folder, what="index"))
+
+
+def _check_new(index: Index, documents: Documents) -> None:
+    """Refuse before long encoding what an embedded index would refuse after it."""
+    check = getattr(index, "check_new", None)
+    if check is not None:
+        with naming(documents.source):
+            check(documents.ids, texts=documents.texts, metadata=documents.metadata if index.manifest.metadata_keys else None)
 
 
 def _add(index: Index, rows: Rows) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.data.documents import Documents, Scalar, read_documents
+from normwise.data.documents import Documents, Scalar, column_names, read_documents
+from normwise.data.opening import user_path
 from normwise.data.text_files import read_texts
 from normwise.data.vectors import load_vectors
 from normwise.workflows.search_model import text_lengths
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # More queries make the self-test of an index slower, and no more certain than its target asks for.
 MOST_QUERIES = 400
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,18 @@ def given_rows(vectors: str | Path | np.ndarray, *, ids: str | Path | Sequence[s
 
 
 def read_ids(ids: str | Path | Sequence[str]) -> list[str]:
-    """Take ids from a list, or from a file with one per line."""
-    return read_texts(ids) if isinstance(ids, str | Path) else list(ids)
+    """Take ids from a list, or from a file: one per line, or its column `_id` (as in corpus.jsonl), `id` or the only one.
+
+    Raises:
+        InputError: as `read_texts`, or a file of texts that have no ids.
+    """
+    if not isinstance(ids, str | Path):
+        return list(ids)
+    names = column_names(user_path(ids, what="ids"))
+    column = next((name for name in ("_id", "id") if name in names), None)
+    if column is None and len(names) > 1:
+        raise InputError(f"{ids} has no column _id or id; it has {', '.join(names[:_SHOWN])}: name the one with the ids so")
+    return read_texts(ids, column=column)
 
 
 def query_vectors(queries: Any) -> np.ndarray | None:
@@ -112,7 +124,7 @@ def encoded_queries(encoder: Encoder, queries: Any, documents: Documents, *, see
     """
     if isinstance(queries, np.ndarray) or str(queries).lower().endswith(".npy"):
         return query_vectors(queries)
-    texts = documents.queries if queries is None else read_ids(queries)
+    texts = documents.queries if queries is None else read_texts(queries) if isinstance(queries, str | Path) else list(queries)
     if not texts:
         return None
     if len(texts) > MOST_QUERIES:

@@ -148,7 +148,7 @@ class Searcher:
             ids=ids,
             scores=scores,
             norms=norms,
-            counts=np.minimum(found.counts, wanted),
+            counts=np.minimum(found.counts, min(wanted, size)),
             similarity=self.manifest.similarity,
             probabilities=shown.probabilities,
             abstains=shown.abstains,

@@ -41,7 +41,10 @@ def read_calibration(path: str | Path) -> Calibration:
         path = path / FILE
     with reading(path):
         text = path.read_bytes()
-    return parse_calibration(text, str(path))
+    try:
+        return parse_calibration(text, str(path))
+    except RecursionError:
+        raise InputError(f"{path} is no calibration: it is nested too deep. Fit it again: normwise calibrate") from None
 
 
 def fingerprint_of(manifest: IndexManifest, *, candidates: int, depth: int, model: str | None = None) -> Fingerprint:
