@@ -87,6 +87,24 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
+class _RepeatedKeyError(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
+    return value
+
+
+# One for all lines: making one takes as long as reading a line.
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct)
+
+
 def parse_json(text: str, *, where: str, wanted: str) -> Any:
     """Parse JSON that a person gave.
 
@@ -105,17 +123,10 @@ def parse_json(text: str, *, where: str, wanted: str) -> Any:
         normwise.core.errors.InputError: x.jsonl, line 1: key 'a' stands twice: keep one
     """
 
-    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) != len(pairs):
-            keys = [key for key, _ in pairs]
-            raise InputError(f"{where}: key {next(key for key in keys if keys.count(key) > 1)!r} stands twice: keep one")
-        return value
-
     try:
-        return json.loads(text, object_pairs_hook=distinct)
-    except InputError:
-        raise
+        return _DECODER.decode(text)
+    except _RepeatedKeyError as error:
+        raise InputError(f"{where}: key {error.key!r} stands twice: keep one") from None
     except RecursionError:
         raise InputError(f"{where}: not JSON that can be read: it is nested too deep; {wanted}") from None
     except ValueError as error:  # broken JSON, and numbers longer than Python reads
