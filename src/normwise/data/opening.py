@@ -122,7 +122,6 @@ def parse_json(text: str, *, where: str, wanted: str) -> Any:
         ...
         normwise.core.errors.InputError: x.jsonl, line 1: key 'a' stands twice: keep one
     """
-
     try:
         return _DECODER.decode(text)
     except _RepeatedKeyError as error:
