@@ -84,7 +84,10 @@ def test_people_see_verdict_threshold_norms_bake_off_and_signals_in_this_order(f
         (["--data", "toy", "--model", "m", "--no-save", "--out", "x.json"], "--out names a file to write and --no-save writes none"),
         (["--data", "toy", "--model", "m", "--precision", "1"], "precision is 1.0; expected a share between 0 and 1"),
         (["--data", "toy", "--model", "m", "--temperature", "-1"], "temperature is -1.0; expected a finite number above 0"),
-        (["--data", "toy", "--model", "m", "--signals", "scores"], "signal 'scores' is unknown: did you mean score"),
+        (
+            ["--data", "toy", "--model", "m", "--signals", "scores"],
+            "'scores' is neither auto nor one of the signals: did you mean score",
+        ),
         (["--data", "toy", "--model", "m", "--index", "i", "--limit-candidates", "5"], "limit_candidates cuts a corpus"),
         (["--data", "no/such/folder", "--vectors", "q.npy", "d.npy", "--similarity", "dot"], "does not exist"),
     ],

@@ -127,14 +127,11 @@ def _of_model(
 def show_calibration(report: CalibrationReport) -> None:
     """Show the verdict first, then threshold, what the norm added, the bake-off and the signals."""
     console = stdout_console()
-    console.print(f"{report.model} on {report.data}: {report.verdict.label}")
+    console.print(f"{report.model} on {report.data}: {report.verdict.label.replace('-', ' ')}")
     console.print(report.verdict.text)
     if (found := report.threshold) is not None:
         inert = f"; inert: it {found.inert}" if found.inert else ""
-        console.print(
-            f"threshold: probability {found.probability:.4g}, which answers {found.coverage:.1%} of {report.queries.test:,} test queries; "
-            f"precision at least {found.precision_target:.4g} with confidence {found.confidence:.4g}{inert}"
-        )
+        console.print(f"threshold: probability {found.probability:.4g}, which answers {found.coverage:.1%} of test queries{inert}")
     console.print(f"what the norm added: {report.norm_gain.words}")
     counts = report.queries
     console.print(
@@ -142,10 +139,10 @@ def show_calibration(report: CalibrationReport) -> None:
         f"{counts.unanswerable:,} of all unanswerable; scores by {report.similarity}"
     )
     show_rows(
-        f"bake-off on test queries: * {report.chosen} is chosen, - cannot be",
+        f"bake-off on test queries: * {report.chosen} is chosen, - cannot be; high auroc and nauc are good, all else should be low",
         [_calibrator(row, chosen=row.name == report.chosen) for row in report.calibrators],
     )
-    show_rows("signals alone: AUROC, .5 tells nothing", [_signal(row) for row in report.signals])
+    show_rows("signals alone: AUROC, 0.5 tells nothing", [_signal(row) for row in report.signals])
     if report.calibration is not None:
         console.print(f"calibration: {report.calibration}")
     if report.report is not None:

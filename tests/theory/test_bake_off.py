@@ -269,7 +269,10 @@ def with_right(world, right):
         (lambda world: with_right(world, np.arange(200) < 29), "29 first hits are right and 171 wrong; expected at least 30"),
         (lambda world: with_right(world, np.arange(200) >= 29), "171 first hits are right and 29 wrong"),
         (lambda world: replace(world, clusters=np.arange(200) % 9), "form 9 clusters"),
-        (lambda world: replace(world, hits=replace(world.hits, query_norms=np.zeros(200))), "none of 200 queries"),
+        (
+            lambda world: replace(world, hits=replace(world.hits, query_norms=np.zeros(200))),
+            "for each of 200 queries, the query or its .* zero vector",
+        ),
         (
             lambda world: replace(with_right(world, np.arange(200) < 120), clusters=np.where(np.arange(200) < 118, 0, np.arange(200))),
             "nearly all of one kind lie in one cluster",

@@ -164,3 +164,26 @@ def test_unusable_rows_get_0_and_do_not_fit():
     assert (p[:50] == 0).all()
     assert (p[50:] > 0).all()
     assert math.isfinite(p.sum())
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e6])
+def test_the_unit_of_the_scores_does_not_matter(scale):
+    """Scores of short vectors differ by less than rounding does beside 1, and are no constants for that."""
+    judged = judged_by(lambda s: 4 * (s["score"] - 0.6) + 6 * s["margin"], seed=0, count=150)
+    hits = judged.hits
+    names, fits = (*SCORE_SIGNALS, "score under dot"), []
+    for unit in (1.0, scale):
+        moved = HitLists(hits.scores * unit, hits.query_norms * unit, hits.hit_norms, Similarity.CANDIDATE_NORMALIZED)
+        fitted = LogisticCalibrator.fit(JudgedHits(moved, judged.relevant, judged.clusters, judged.answerable), signals=names)
+        assert {column.signal for column in fitted.columns} == set(names)
+        fits.append(fitted.predict(moved))
+    np.testing.assert_allclose(fits[1], fits[0], rtol=1e-6)
+
+
+def test_equal_short_scores_are_constants():
+    judged = judged_by(lambda s: s["log query norm"], seed=0, count=150)
+    # Rounding alone: 1e-10, and margins of some 1e-25.
+    scores = -np.sort(-1e-10 * (1.0 + 1e-15 * np.random.default_rng(1).random((150, 2))), axis=1)
+    hits = HitLists(scores, judged.hits.query_norms, judged.hits.hit_norms, Similarity.DOT)
+    fitted = LogisticCalibrator.fit(JudgedHits(hits, judged.relevant, judged.clusters, judged.answerable))
+    assert fitted.columns == ()

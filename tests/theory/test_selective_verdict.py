@@ -92,7 +92,7 @@ def test_one_class_tells_nothing_whatever_the_interval(right, words):
 def test_where_no_coverage_is_certain_the_words_say_what_it_takes(queries, words):
     said = verdict(GOOD, None, target=0.95, confidence_level=LEVEL, queries=queries, right=queries // 2)
     assert said.label == "no-usable-threshold"
-    assert "a precision of 0.95 certain enough (90% confidence)" in said.text
+    assert "no threshold shows a precision of 0.95 with 90% confidence" in said.text
     assert words in said.text
 
 

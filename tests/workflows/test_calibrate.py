@@ -17,7 +17,7 @@ from normwise.theory.calibration import Calibration
 from normwise.theory.hit_lists import HitLists
 from normwise.workflows.calibrate import calibrate, calibrate_vectors, checked_signals
 from normwise.workflows.calibrate_data import load_asked
-from normwise.workflows.calibrate_files import choose_place
+from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
 from normwise.workflows.calibrate_fit import ndcg
 from normwise.workflows.calibrate_material import AskHow, ask_index
 
@@ -141,6 +141,40 @@ def test_an_older_calibration_is_replaced_and_a_foreign_file_refused(saved, tmp_
         choose_place(None, out=out, save=False)
 
 
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, saved):
+    """Also above folders that are still to be made, and where an older calibration is to be replaced."""
+    (tmp_path / "kept.json").write_bytes(saved[1].read_bytes())
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    for out in (tmp_path / "new.json", tmp_path / "a" / "b" / "new.json", tmp_path / "kept.json"):
+        with pytest.raises(InputError, match="is write-protected: name another place with --out"):
+            choose_place(None, out=out, save=True)
+
+
+@pytest.mark.parametrize("text", ["# one\r\n\r\ntwo\r\n", "\ufeff# one\n"])
+def test_a_card_keeps_the_bytes_of_others(saved, tmp_path, text):
+    card = tmp_path / "README.md"
+    card.write_bytes(text.encode())
+    calibration = Calibration.from_json(saved[1].read_text())
+    for _ in range(2):
+        notes = write_calibration(Place(tmp_path / "calibration.json", card, ()), calibration, saved[0])
+        assert notes == (f"{card} tells of the calibration",)
+        assert card.read_bytes().startswith(text.rstrip().encode())
+        assert card.read_text().count(BEGIN) == 1
+
+
+def test_a_card_that_is_a_link_is_left_alone(saved, tmp_path):
+    """In a cache of models it names a file that all snapshots share."""
+    (tmp_path / "blob").write_text("# shared\n")
+    card = tmp_path / "README.md"
+    card.symlink_to(tmp_path / "blob")
+    calibration = Calibration.from_json(saved[1].read_text())
+    notes = write_calibration(Place(tmp_path / "calibration.json", card, ()), calibration, saved[0])
+    assert "was left as it was: it is a link" in notes[0]
+    assert card.is_symlink()
+    assert (tmp_path / "blob").read_text() == "# shared\n"
+    assert (tmp_path / "calibration.json").is_file()
+
+
 def test_a_model_of_the_hub_or_a_package_saves_nothing_unasked(tmp_path):
     place = choose_place("all-MiniLM-L6-v2", out=None, save=True)
     assert place.file is None
@@ -160,8 +194,9 @@ def test_a_model_of_the_hub_or_a_package_saves_nothing_unasked(tmp_path):
         ({"precision": 1.0}, r"precision is 1\.0; expected a share between 0 and 1"),
         ({"precision": 0.0}, r"precision is 0\.0; expected"),
         ({"confidence": 0.5}, r"confidence is 0\.5; expected more than 0\.5"),
-        ({"signals": "margn"}, "signal 'margn' is unknown: did you mean margin"),
+        ({"signals": "margn"}, r"signal 'margn' is neither auto nor one of the signals: did you mean margin\?"),
         ({"signals": "score,local scaling"}, "'local scaling' cannot be used"),
+        ({"signals": "score,"}, "signals are 'score,', and one name is empty: expected auto, or names with one comma"),
         ({"depth": 0}, "depth is 0; expected at least 1"),
     ],
 )
@@ -247,6 +282,33 @@ def test_scores_of_any_size_and_sign(tmp_path, similarity, scale, below):
     for row in found.calibrators:
         assert np.isfinite((row.ece, row.brier, row.aurc, row.e_aurc)).all()
     assert "softmax" in {row.name for row in found.calibrators}
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e18])
+def test_scores_that_float32_cannot_tell_apart_are_refused(tmp_path, scale):
+    folder = vector_world(tmp_path, queries=240, candidates=80, scale=scale, seed=2)
+    with pytest.raises(InputError, match=r"largest score by dot is .*expected 1e-12 to 1e\+12: multiply all vectors by one number"):
+        run(folder, similarity="dot", unanswerable=0.3, temperature=0.05)
+
+
+def test_asking_rates_are_a_control_that_cannot_be_chosen(tmp_path):
+    folder = vector_world(tmp_path, queries=240, no_answer=80)
+    lines = [json.loads(line) for line in (folder / "queries.jsonl").read_text().splitlines()]
+    (folder / "queries.jsonl").write_text("\n".join(json.dumps(line | {"frequency": i % 7}) for i, line in enumerate(lines)) + "\n")
+    found = run(folder)
+    assert "query frequency" in {row.name for row in found.signals}
+    assert "query frequency" in found.norm_gain.controls
+    rows = {row.name: row for row in found.calibrators}
+    assert not rows["norm_temperature_controls"].eligible
+    assert not rows["logistic_controls_norm"].eligible
+    assert "which no search knows" in rows["logistic_controls_norm"].words
+    with pytest.raises(InputError, match="'query frequency' cannot be used.*it is a control"):
+        run(folder, signals="score,query frequency")
+
+
+def test_calibration_and_page_need_two_files(folder, tmp_path):
+    with pytest.raises(InputError, match="is to hold the calibration and the page: give --out and --report different names"):
+        run(folder, out=tmp_path / "one.html", report=tmp_path / "a" / ".." / "one.html")
 
 
 def test_a_collapsed_encoder_has_one_confidence_and_no_threshold(tmp_path):

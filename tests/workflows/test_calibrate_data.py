@@ -1,6 +1,7 @@
 """Queries of a calibration: which splits they come from, how they cluster, which are hidden, what is refused."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -135,3 +136,22 @@ def test_dev_over_another_corpus_is_left_out_and_popularity_follows_ids():
     assert asked.judged.query_ids == ("2",)
     assert asked.popularity.tolist() == [1.0, 2.0]
     assert any("other candidates" in note for note in asked.notes)
+
+
+@pytest.mark.parametrize("field", [lambda rate: {"frequency": rate}, lambda rate: {"metadata": {"frequency": rate}}])
+def test_asking_rates_follow_the_queries(tmp_path, field):
+    queries = [(f"q{i}", {"text": f"question {i}", **field(i / 2)}) for i in range(10)]
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels={"dev": lines([7]), "test": lines([5, 3])})
+    asked = load_asked(tmp_path)
+    assert asked.frequency.tolist() == [float(name[1:]) / 2 for name in asked.judged.query_ids]
+
+
+@pytest.mark.parametrize("odd", [None, -1, "often", True, float("nan"), float("inf"), 10**400])
+def test_an_asking_rate_that_is_none_leaves_the_control_out_and_says_where(tmp_path, odd):
+    queries = [(f"q{i}", {"text": f"question {i}", "frequency": odd if i == 3 else 2}) for i in range(10)]
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels={"test": lines([5, 6])})
+    asked = load_asked(tmp_path)
+    assert asked.frequency is None
+    assert any(re.search(r"frequency of queries is not used as a control: .*queries\.jsonl, row 4 has", note) for note in asked.notes)
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([5, 6])})
+    assert load_asked(tmp_path).notes == ()

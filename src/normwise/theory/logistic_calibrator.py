@@ -105,8 +105,9 @@ class LogisticCalibrator(KeepsOrder, Record):
         hits = judged.hits.subset(rows)
         linear, curved = _plan(hits, kind, signals, controls)
         values = _read(hits, [*linear, *curved], temperature, name=kind)
-        plain = [column for name in linear for column in _columns(name, values[name], ())]
-        bent = [column for name in curved for column in _columns(name, values[name], _knots(values[name]))]
+        sizes = _sizes(hits, values)
+        plain = [column for name in linear for column in _columns(name, values[name], (), size=sizes[name])]
+        bent = [column for name in curved for column in _columns(name, values[name], _knots(values[name]), size=sizes[name])]
         columns = [*plain, *bent]
         design = np.stack([column.of(values[column.signal]) for column in columns], axis=1) if columns else np.empty((rows.size, 0))
         coefficients, intercept = _likeliest(design, judged.right[rows], penalty)
@@ -143,6 +144,8 @@ class LogisticCalibrator(KeepsOrder, Record):
 
 
 _NEEDS_TEMPERATURE = ("entropy", "residual")
+# Signals in the unit of the scores.
+_OF_SCORES = ("score", "margin", "spread", "lead")
 
 
 def _plan(hits: HitLists, kind: Kind, score_side: Sequence[str], controls: Sequence[str] | None) -> tuple[list[str], list[str]]:
@@ -172,7 +175,17 @@ def _read(hits: HitLists, names: Sequence[str], temperature: float | None, *, na
     return {each: known[each] for each in names}
 
 
-def _columns(signal: str, values: np.ndarray, knots: Sequence[float]) -> list[LogisticColumn]:
+def _sizes(hits: HitLists, values: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Beside what a signal's spread is rounding: 1, or the largest score where scores are all small, as those of short vectors are."""
+    largest = min(1.0, float(np.abs(hits.scores[:, 0]).max()))
+    sizes = dict.fromkeys(values, 1.0) | {name: largest for name in _OF_SCORES if name in values}
+    for name, each in values.items():
+        if name.startswith("score under "):
+            sizes[name] = min(1.0, float(np.abs(each).max()))
+    return sizes
+
+
+def _columns(signal: str, values: np.ndarray, knots: Sequence[float], *, size: float) -> list[LogisticColumn]:
     found = []
     for knot in (None, *knots):
         raw = values if knot is None else np.maximum(values - knot, 0.0)
@@ -181,7 +194,7 @@ def _columns(signal: str, values: np.ndarray, knots: Sequence[float]) -> list[Lo
                 f"{signal} reaches {raw[np.abs(raw).argmax()]}; expected magnitudes up to {_LARGEST:g}: check scores and norms"
             )
         center, scale = float(raw.mean()), float(raw.std())
-        if scale > _EQUAL * max(abs(center), 1.0):
+        if scale > _EQUAL * max(abs(center), size):
             found.append(LogisticColumn(signal=signal, knot=knot, center=center, scale=scale))
     return found
 

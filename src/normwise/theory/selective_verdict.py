@@ -1,7 +1,7 @@
 """Whether a usable threshold exists on these data at all, and why not, in words.
 
 Two ways to have none: the confidence does not tell right hits from wrong ones (then no threshold on it means anything, even
-one that happens to meet a low target), or it does, and no coverage is certain enough at the target.
+one that happens to meet a low target), or it does, and no threshold shows the target.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def _not_certain(target: float, confidence_level: float, *, queries: int, right:
     few = f"; {queries:,} test queries are too few for that" if queries < least else ""
     level = f"{100.0 * confidence_level:.4g}%"
     return (
-        f"at no coverage is a precision of {target:g} certain enough ({level} confidence). Answering every query has precision "
-        f"{right / queries:.3g} on {queries:,} test queries. What would help: more test queries (it takes at least {least:,} answered "
-        f"ones without an error{few}), or a target nearer to what all answers reach."
+        f"no threshold shows a precision of {target:g} with {level} confidence, however few are answered. Answering every query has "
+        f"precision {right / queries:.3g} on {queries:,} test queries. What would help: more test queries (it takes at least {least:,} "
+        f"answered ones without an error{few}), or a lower target."
     )
 
 

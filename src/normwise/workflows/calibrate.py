@@ -98,7 +98,7 @@ def calibrate(
     _check_temperature(temperature)
     named = str(model) if isinstance(model, str | Path) else None
     check_report(report, overwrite=overwrite)
-    output = _Output(choose_place(named, out=out, save=save), report, time.monotonic())
+    output = _Output(_place(named, out=out, save=save, report=report), report, time.monotonic())
     if index is not None and limit_candidates is not None:
         raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
@@ -169,7 +169,7 @@ def calibrate_vectors(
     _check_temperature(temperature)
     parsed = parse_similarity(similarity)
     check_report(report, overwrite=overwrite)
-    output = _Output(choose_place(None, out=out, save=save), report, time.monotonic())
+    output = _Output(_place(None, out=out, save=save, report=report), report, time.monotonic())
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
     how = AskHow(temperature, depth, seed)
@@ -189,9 +189,11 @@ def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
     if names == "auto":
         return "auto"
     listed = tuple(name.strip() for name in (names.split(",") if isinstance(names, str) else names))
+    if not all(listed):
+        raise InputError(f"signals are {names!r}, and one name is empty: expected auto, or names with one comma between two of them")
     for name in listed:
         if name not in SIGNALS:
-            raise InputError(f"signal {name!r} is unknown: {near_names(name, SIGNALS)}; or auto")
+            raise InputError(f"signal {name!r} is neither auto nor one of the signals: {near_names(name, SIGNALS)}")
     return listed
 
 
@@ -219,6 +221,13 @@ class _Output:
 
             write_text(Path(self.page), render_calibration(whole))
         return whole
+
+
+def _place(model: str | None, *, out: str | Path | None, save: bool, report: Path | None) -> Place:
+    place = choose_place(model, out=out, save=save)
+    if report is not None and place.file is not None and Path(report).resolve() == place.file.resolve():
+        raise InputError(f"{report} is to hold the calibration and the page: give --out and --report different names")
+    return place
 
 
 def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:

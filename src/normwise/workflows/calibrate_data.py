@@ -20,6 +20,7 @@ from normwise.data.opening import kind_of, user_path
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.data.splits import cut
 from normwise.data.texts import normalize_text, printable
+from normwise.workflows.calibrate_frequency import query_frequency
 
 _KNOWN_ANSWERS = (
     "every row is a query here: a model that was trained on these rows knows the answers, and its calibration would promise too much"
@@ -36,7 +37,8 @@ class Asked:
 
     `from_dev` (B,) says which come from a dev split of the data, `hidden` (B,) from which the relevant candidates are kept,
     so that they stand for queries without an answer. `clusters` are those by which queries are split. `popularity` (N,)
-    counts how often each candidate is a positive in training, where training repeats positives.
+    counts how often each candidate is a positive in training, where training repeats positives; `frequency` (B,) how often
+    each query is asked, where the data say so.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Asked:
     hidden: np.ndarray
     popularity: np.ndarray | None
     notes: tuple[str, ...]
+    frequency: np.ndarray | None = None
 
     @property
     def clusters(self) -> np.ndarray:
@@ -97,13 +100,15 @@ def load_asked(
     judged = parts[0] if len(parts) == 1 else _joined(*parts)
     clusters, note = cluster(judged, own=[part.clusters for part in parts])
     hidden, hidden_note = _hide(judged, unanswerable, seed=seed)
+    frequency, frequency_note = _frequency(data, judged)
     return Asked(
         name=loaded.name,
         judged=replace(judged, clusters=clusters),
         from_dev=np.arange(len(judged)) < (0 if dev is None else len(dev)),
         hidden=hidden,
         popularity=_popularity(loaded, judged),
-        notes=(*loaded.notes, *notes, *note, *hidden_note),
+        notes=(*loaded.notes, *notes, *note, *hidden_note, *frequency_note),
+        frequency=frequency,
     )
 
 
@@ -263,6 +268,12 @@ def _hide(judged: Judged, share: float | None, *, seed: int) -> tuple[np.ndarray
         f"search (share {share:g}, seed {seed}); copies of these under other ids stay, and count as wrong"
     )
     return hidden, [note]
+
+
+def _frequency(data: str | Path | RetrievalData | Judged, judged: Judged) -> tuple[np.ndarray | None, list[str]]:
+    if not isinstance(data, str | Path) or str(data) in BUILTIN:
+        return None, []
+    return query_frequency(user_path(data, what="data"), judged.query_ids)
 
 
 def _popularity(data: RetrievalData, judged: Judged) -> np.ndarray | None:

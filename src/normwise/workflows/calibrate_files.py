@@ -53,8 +53,10 @@ def choose_place(model: str | None, *, out: str | Path | None, save: bool) -> Pl
     if (kind := kind_of(file)) is not None:
         _check_ours(file, kind=kind)
         notes.append(f"the older calibration at {file} was replaced")
-    elif kind_of(file.parent) == "folder" and not os.access(file.parent, os.W_OK):
-        raise InputError(f"{file.parent} is write-protected: name another place with --out, or save nothing with --no-save")
+    # Also where a file is replaced: the new one takes its place in the folder.
+    above = next((parent for parent in file.absolute().parents if kind_of(parent) is not None), None)
+    if above is not None and not os.access(above, os.W_OK):
+        raise InputError(f"{above} is write-protected: name another place with --out, or save nothing with --no-save")
     at_home = beside and folder is not None and file.absolute().parent == folder.absolute() and file.name == CALIBRATION_FILE
     return Place(file, folder / CARD_FILE if at_home and folder is not None else None, tuple(notes))
 
@@ -80,8 +82,11 @@ def write_calibration(place: Place, calibration: Calibration, report: Calibratio
         return place.notes
     if kind_of(place.card) != "file":
         return (*place.notes, f"the model has no {CARD_FILE}, so no card tells of its calibration")
+    if place.card.is_symlink():
+        return (*place.notes, f"{place.card} was left as it was: it is a link, and what it names may serve others, as in a cache of models")
     try:
-        before = place.card.read_text(encoding="utf-8")
+        # As bytes: the lines of others keep the endings that they have.
+        before = place.card.read_bytes().decode("utf-8")
         write_text(place.card, with_calibration(before, calibration_section(report)))
     except (UnicodeDecodeError, OSError, InputError) as error:
         return (*place.notes, f"{place.card} was left as it was: {error}")

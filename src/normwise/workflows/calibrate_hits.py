@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # A softmax over a corpus of this size is cheap; of a larger one the best hundred hold nearly all of its mass.
 WHOLE_CORPUS = 1_000
 DEPTH = 100
+# A fit in float32 squares gaps between scores; outside this range it would lose them.
+_SCORES = 1e-12, 1e12
 _NEAR = 10
 _DENSITY_QUERIES = 4_096
 _SLICE = 4_096
@@ -154,7 +156,11 @@ def judge_hits(
     Returns:
         Hit lists with judgements. Priors are log norm, log(1 + length), log(1 + training count) where known, and the log norm
         of another candidate drawn without replacement.
+
+    Raises:
+        InputError: no score is large enough, or one is too large, to be told from others in float32.
     """
+    _check_scores(found.scores, similarity)
     rows, known = found.rows, found.rows >= 0
     lengths = found.lengths
     if lengths is None and candidate_lengths is not None and known.all():
@@ -168,6 +174,7 @@ def judge_hits(
         complete=found.depth == found.candidates,
         query_lengths=None if query_lengths is None else query_lengths.astype(np.float64),
         hit_lengths=lengths,
+        query_frequency=asked.frequency,
         hit_frequency=frequency,
     )
     priors = {"norm": _log_norms(found.hit_norms), "permuted norm": _log_norms(_permuted(found, candidate_norms, seed=seed))}
@@ -265,6 +272,16 @@ def _permuted(found: Searched, norms: np.ndarray | None, *, seed: int) -> np.nda
     _, first, place = np.unique(keys, return_index=True, return_inverse=True)
     known = found.hit_norms.reshape(-1)[first]
     return known[random.permutation(known.size)][place].reshape(found.rows.shape)
+
+
+def _check_scores(scores: np.ndarray, similarity: Similarity) -> None:
+    largest = float(np.abs(scores).max(initial=0.0))
+    if largest == 0.0 or _SCORES[0] <= largest <= _SCORES[1]:
+        return
+    raise InputError(
+        f"the largest score by {similarity.value} is {largest:.3g}; expected {_SCORES[0]:g} to {_SCORES[1]:g}: multiply all vectors by "
+        f"one number, such as 1 / their mean norm, which changes no ranking"
+    )
 
 
 def _log_norms(norms: np.ndarray) -> np.ndarray:

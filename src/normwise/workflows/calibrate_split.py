@@ -47,7 +47,7 @@ def split_queries(judged: JudgedHits, from_dev: np.ndarray, *, seed: int) -> Spl
         before = ["one of dev and test has too few right or wrong first hits or clusters to do its part alone"]
     else:
         pools, before = [(dev, "dev") if dev.size else (test, "test")], []
-    counts = ""
+    counts, scarce = "", np.arange(len(judged))
     for rows, called in pools:
         halves = _halves(judged, rows, seed=seed)
         if halves is None:
@@ -55,28 +55,33 @@ def split_queries(judged: JudgedHits, from_dev: np.ndarray, *, seed: int) -> Spl
         if all(_enough(judged, half) for half in halves):
             words = f"queries of {called} were split in halves by cluster (seed {seed}): one fits, the other tests"
             return Split(halves[0], halves[1], ("; ".join([*before, words]),))
-        counts = " and ".join(_counts(judged, half) for half in halves)
+        counts, scarce = " and ".join(_counts(judged, half) for half in halves), rows
+    came = f"split in halves by cluster they have {counts}" if counts else f"they have {_counts(judged, scarce)}"
     raise InputError(
-        f"too few judged queries: split in halves by cluster they have {counts or _counts(judged, np.arange(len(judged)))}; the half that "
+        f"too few judged queries: {came}; the half that "
         f"fits and the half that tests need {LEAST_ANSWERS} right and {LEAST_ANSWERS} wrong first hits in {LEAST_CLUSTERS} clusters each: "
-        "give more judged queries, harder ones where nearly all are right"
+        f"{_way_out(judged, scarce)}"
     )
 
 
 def _refuse_hopeless(judged: JudgedHits) -> None:
     usable = judged.hits.usable
     if not usable.any():
-        raise InputError(f"none of {len(judged):,} queries and their first hits has a direction: all are zero vectors; check the model")
+        raise InputError(
+            f"for each of {len(judged):,} queries, the query or its first hit is a zero vector, which has no direction: check the model, "
+            "or the files of vectors"
+        )
     right = int(judged.right[usable].sum())
     count = int(usable.sum())
+    zero = f" ({len(judged) - count:,} queries more are left out: they or their first hits are zero vectors)" if count < len(judged) else ""
     if right == count:
         raise InputError(
-            f"all {count:,} first hits are right, so nothing tells right from wrong: give harder queries, some without an answer "
+            f"all {count:,} first hits are right{zero}, so nothing tells right from wrong: give harder queries, some without an answer "
             "(no_answer in queries.jsonl), or let --unanswerable 0.3 hide the answers of some"
         )
     if right == 0:
         raise InputError(
-            f"all {count:,} first hits are wrong, so nothing tells right from wrong: check that model, similarity and judgements fit"
+            f"all {count:,} first hits are wrong{zero}, so nothing tells right from wrong: check that model, similarity and judgements fit"
         )
 
 
@@ -89,6 +94,20 @@ def _count(judged: JudgedHits, rows: np.ndarray) -> tuple[int, int, int]:
     used = rows[judged.hits.usable[rows]]
     right = int(judged.right[used].sum())
     return right, used.size - right, np.unique(judged.clusters[used]).size
+
+
+def _way_out(judged: JudgedHits, rows: np.ndarray) -> str:
+    """What to add, by what is scarce: two halves need twice as much as one."""
+    right, wrong, clusters = _count(judged, rows)
+    if clusters < 2 * LEAST_CLUSTERS:
+        return "give queries of other texts, on other candidates"
+    if right < 2 * LEAST_ANSWERS <= wrong:
+        return "give more judged queries; where this few are right, check that model, similarity and judgements fit"
+    if wrong < 2 * LEAST_ANSWERS <= right:
+        return (
+            "give harder queries, some without an answer (no_answer in queries.jsonl), or let --unanswerable 0.3 hide the answers of some"
+        )
+    return "give more judged queries"
 
 
 def _counts(judged: JudgedHits, rows: np.ndarray) -> str:
