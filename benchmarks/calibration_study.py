@@ -83,8 +83,6 @@ def page(reports: dict[str, CalibrationReport]) -> str:
             "",
             f"## {name}",
             "",
-            report.verdict.text,
-            "",
             "| calibrator | ECE | Brier | NLL | AUROC | E-AURC | nAUC | may be chosen |",
             "|---|---|---|---|---|---|---|---|",
         ]
