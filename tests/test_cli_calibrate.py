@@ -1,9 +1,12 @@
 """`normwise calibrate` on the command line: exit codes, one JSON value on stdout, notes on stderr, one screen for people."""
 
 import json
+import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +23,7 @@ from normwise.core.calibration_records import (
 from normwise.core.records import Interval
 
 sys.path.insert(0, str(Path(__file__).parent / "workflows"))
-from calibrate_folders import vector_world
+from calibrate_folders import vector_world, write_beir
 
 
 def invoke(*arguments):
@@ -102,7 +105,47 @@ def test_usage_that_contradicts_itself_is_exit_code_2(arguments, message):
 def test_help_has_an_example():
     result = invoke("--help")
     assert result.exit_code == 0
-    assert "Example: normwise calibrate" in result.stdout
+    shown = " ".join(result.stdout.replace("│", " ").split())
+    assert "Example: normwise calibrate" in shown
+    assert "Of an index: normwise calibrate" in shown
+    for default in ("0.95", "0.9", "auto", "all of 1,000 or fewer, else 100", "exact search", "beside a model folder, else in --index"):
+        assert f"[default: {default}]" in shown.replace("(", "").replace(")", "")
+
+
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="needs the extra index")
+
+
+def command(text):
+    """The command that a message says to type, by its words."""
+    words = shlex.split(text[text.rindex("normwise calibrate ") :])
+    assert words[0] == "normwise"
+    return words[1:]
+
+
+def typed(*arguments):
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@needs_faiss
+def test_what_a_search_without_a_fitting_calibration_says_to_type_calibrates_it(folder, tmp_path):
+    """Of bare vectors: fitted by cosine, found in an index that scores by dot."""
+    index = tmp_path / "my index"
+    typed("index", "build", "--vectors", folder / "D.npy", "--data", folder, "--similarity", "dot", "--out", index)
+    asked = ("search", index, "--vectors", folder / "Q.npy", "--k", 1, "--json")
+    nothing = typed(*asked)
+    assert command(nothing.stderr) == [
+        *("calibrate", "--vectors", "QUERIES.npy", "CORPUS.npy", "--similarity", "dot", "--data", "DATA"),
+        *("--out", str(index / "calibration.json")),
+    ]
+    typed("calibrate", *of(folder, "--precision", 0.8, "--seed", 3, "--out", index / "calibration.json"))
+    refused = typed(*asked)
+    assert "this calibration does not hold here: the similarity is dot, fitted on cosine" in refused.stderr
+    words = command(refused.stderr)
+    assert words[-4:] == ["--precision", "0.8", "--seed", "3"]
+    typed(*words)
+    assert "no probabilities" not in typed(*asked).stderr
 
 
 def test_an_undefined_figure_and_an_inert_threshold_are_said(capsys):
@@ -134,3 +177,39 @@ def test_an_undefined_figure_and_an_inert_threshold_are_said(capsys):
     assert "0.700 [0.600, 0.800]" in shown
     assert "undefined" in shown
     assert "[m] on d: usable" in shown
+
+
+@pytest.mark.slow
+@needs_faiss
+@pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="needs the extra train")
+def test_after_an_index_has_grown_the_printed_command_calibrates_it_again(tmp_path):
+    from normwise.models.encoder import Encoder
+    from search_material import WORDS, save_encoder
+
+    model, data, index = tmp_path / "a model", tmp_path / "set", tmp_path / "index"
+    Encoder(Encoder.load(save_encoder(tmp_path / "dot")).model, similarity="cosine", name="tiny").save(model)
+    random = np.random.default_rng(0)
+    texts = sorted({" ".join(random.choice(WORDS, size=5, replace=False)) for _ in range(200)})
+    asked = [" ".join(random.permutation([*text.split(), *random.choice(WORDS, size=row % 3)])) for row, text in enumerate(texts)]
+    write_beir(
+        data,
+        corpus=[(f"d{row}", text) for row, text in enumerate(texts)],
+        queries=[(f"q{row}", text) for row, text in enumerate(asked)],
+        qrels={"test": [(f"q{row}", f"d{row}", 1) for row in range(len(texts))]},
+    )
+    typed("index", "build", "--model", model, "--data", data, "--out", index)
+    search = ("search", index, "red cat", "--json")
+    nothing = typed(*search).stderr
+    words = [str(data) if word == "DATA" else word for word in command(nothing)]
+    typed(*words, "--unanswerable", 0.3, "--precision", 0.6)
+    assert (index / "calibration.json").is_file()
+    assert not (model / "calibration.json").exists()
+    assert "no probabilities" not in typed(*search).stderr
+    (tmp_path / "more.jsonl").write_text(json.dumps({"_id": "new", "text": "tree"}) + "\n")
+    typed("index", "add", index, "--data", tmp_path / "more.jsonl")
+    grown = typed(*search).stderr
+    assert "the corpus has" in grown
+    words = command(grown)
+    assert words[-4:] == ["--precision", "0.6", "--unanswerable", "0.3"]
+    typed(*words)
+    assert "no probabilities" not in typed(*search).stderr

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = (
     "Example: normwise calibrate --model runs/demo/model --data my-beir-folder --precision 0.95\n\n"
+    "Of an index: normwise calibrate --model runs/demo/model --data my-beir-folder --index my-index --out my-index/calibration.json\n\n"
     "Queries without a relevant candidate take part as unanswerable: an empty relevance, or no_answer in queries.jsonl."
 )
 _METRICS = ("ece", "brier", "nll", "auroc", "aurc", "e_aurc", "nauc")
@@ -40,25 +41,42 @@ def calibrate(
     ] = None,
     similarity: Annotated[str | None, typer.Option("--similarity", help="Of --vectors; a model brings its own.")] = None,
     temperature: Annotated[
-        float | None, typer.Option("--temperature", help="Of the training loss, where the model's contract does not say it.")
+        float | None,
+        typer.Option("--temperature", help="Of the training loss, for a model that does not say it.", show_default="the model's own"),
     ] = None,
     precision: Annotated[float, typer.Option("--precision", help="What the threshold is to guarantee.")] = 0.95,
     confidence: Annotated[float, typer.Option("--confidence", help="How certain the guarantee is to be.")] = 0.9,
     signals: Annotated[str, typer.Option("--signals", help="auto runs the bake-off; or names of signals, separated by commas.")] = "auto",
     depth: Annotated[
-        int | None, typer.Option("--depth", min=1, help="Hits per query that a confidence may read; all of 1,000 or fewer, else 100.")
+        int | None,
+        typer.Option(
+            "--depth", min=1, help="How many hits per query a calibrator may read.", show_default="all of 1,000 or fewer, else 100"
+        ),
     ] = None,
     unanswerable: Annotated[
-        float | None, typer.Option("--unanswerable", metavar="SHARE", help="Hide their answers from this share of the queries.")
+        float | None,
+        typer.Option("--unanswerable", metavar="SHARE", help="Hide their answers from this share of the queries.", show_default="none"),
     ] = None,
-    index: Annotated[Path | None, typer.Option("--index", help="Calibrate on what this index returns, not on exact search.")] = None,
-    limit_queries: Annotated[int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of each split.")] = None,
-    limit_candidates: Annotated[int | None, typer.Option("--limit-candidates", min=2, help="At most so many candidates.")] = None,
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Calibrate on what this index returns.", show_default="exact search")
+    ] = None,
+    limit_queries: Annotated[
+        int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of each split.", show_default="all")
+    ] = None,
+    limit_candidates: Annotated[
+        int | None,
+        typer.Option(
+            "--limit-candidates", min=2, help="At most so many candidates: a trial, which no whole index matches.", show_default="all"
+        ),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Where the calibration goes; without it beside a model folder.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE.json", help="Where the calibration goes.", show_default="beside a model folder, else in --index"
+        ),
     ] = None,
     no_save: Annotated[bool, typer.Option("--no-save", help="Write no calibration and touch no model card.")] = False,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.", show_default="none")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")] = False,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model: read it first.")
@@ -154,7 +172,7 @@ def _calibrator(row: CalibratorRow, *, chosen: bool) -> dict[str, Any]:
     spans = ("auroc", "e_aurc")
     return {
         "": "*" if chosen else "" if row.eligible else "-",
-        "confidence": row.name,
+        "calibrator": row.name,
         **{metric: _span(row, metric) if metric in spans else _figure(getattr(row, metric)) for metric in _METRICS},
     }
 

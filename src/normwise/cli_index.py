@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +12,9 @@ import typer
 from normwise import cli_work
 from normwise.cli_tables import show_rows, stdout_console
 from normwise.core.errors import InputError
+from normwise.core.similarity import Similarity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
 
     from normwise.core.records import Record
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 _SETTINGS = ("engine", "method", "storage", "norm_storage", "similarity", "target_recall", "url", "name")
 _SHOWN = 80
+_BUILD_EXAMPLES = """Example: normwise index build --vectors docs.npy --ids ids.txt --similarity dot --out my-index
+
+Example: normwise index build --model MODEL --data DATA --engine pgvector --url postgresql://me@host:5432/db --out my-index"""
+_SEARCH_EXAMPLES = """Example: normwise search my-index "how do I sort a list?" --k 5
+
+Example: normwise search my-index --queries questions.txt --where lang=de --where year=2020 --json"""
 # Of format characters those that letters and emoji are joined with; the others turn the direction of text, or hide.
 _JOINERS = frozenset({"\u200c", "\u200d"})
 
@@ -41,10 +47,10 @@ Url = Annotated[str | None, typer.Option("--url", help="Address of the server, w
 def mount(app: typer.Typer) -> None:
     """Add `index` and `search` to an app."""
     app.add_typer(index_app, name="index")
-    app.command("search", epilog='Example: normwise search my-index "how do I sort a list?" --k 5')(search)
+    app.command("search", epilog=_SEARCH_EXAMPLES)(search)
 
 
-@index_app.command("build", epilog="Example: normwise index build --vectors docs.npy --ids ids.txt --similarity dot --out my-index")
+@index_app.command("build", epilog=_BUILD_EXAMPLES)
 def build(
     context: typer.Context,
     out: Annotated[Path, typer.Option("--out", metavar="INDEX", help="Folder to make.")],
@@ -61,9 +67,12 @@ def build(
     method: Annotated[str, typer.Option("--method", help="exact, ivf or hnsw.")] = "exact",
     storage: Annotated[str, typer.Option("--storage", help="Directions as float32, int8, pq or binary.")] = "float32",
     norm_storage: Annotated[str, typer.Option("--norm-storage", help="Norms as float32 or float16.")] = "float32",
-    similarity: Annotated[str | None, typer.Option("--similarity", help="How --vectors are scored; a model has its own.")] = None,
+    similarity: Annotated[
+        str | None, typer.Option("--similarity", help=f"How --vectors are scored: {', '.join(Similarity)}; a model has its own.")
+    ] = None,
     target_recall: Annotated[
-        float | None, typer.Option("--target-recall", help="What ivf and hnsw must reach on the self-test (0.95), or become exact.")
+        float | None,
+        typer.Option("--target-recall", show_default="0.95", help="What ivf and hnsw must reach on the self-test, or become exact."),
     ] = None,
     url: Annotated[str | None, typer.Option("--url", help="Address of the server of pgvector or qdrant.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Table or collection on the server.")] = None,
@@ -165,11 +174,16 @@ def search(
         if vectors is not None and model is not None:
             raise InputError("--model reads texts, and --vectors are there already: leave one of them out")
         asked = _asked(texts, queries, vectors)
-        filters = _filters(where)
+        from normwise.workflows.search_filters import read_filters, told_as_typed
+
+        filters = read_filters(where)
         from normwise.workflows.search import Searcher
 
         with Searcher.open(index, model=model, calibration=calibration, url=url) as searcher:
-            result = searcher.search(asked, k=k, where=filters)
+            try:
+                result = searcher.search(asked, k=k, where=filters)
+            except InputError as error:
+                raise InputError(told_as_typed(str(error), where)) from error
             if result.why_not_calibrated:
                 cli_work.say(f"note: no probabilities: {result.why_not_calibrated}")
             for note in result.notes:
@@ -181,13 +195,16 @@ def search(
 
 def show_index(report: IndexReport) -> None:
     """Show what an index is, what its builder tried, and what it kept."""
+    from normwise.report.words import counted
+
     console, manifest = stdout_console(), report.manifest
-    kind = f"{manifest.engine}, {manifest.method}, {manifest.graph}"
-    console.print(f"{report.index}: {report.candidates:,} candidates of {manifest.dimensions} dimensions, {manifest.similarity} ({kind})")
+    kind = ", ".join([manifest.engine, manifest.method, *([manifest.graph] if manifest.graph != "none" else [])])
+    held = counted(report.candidates, "candidate")
+    console.print(f"{report.index}: {held} of {manifest.dimensions} dimensions, {manifest.similarity} ({kind})")
     if manifest.location:
         console.print(f"vectors at {manifest.location}")
     if report.changed:
-        console.print(f"{report.changed:,} candidates came or went")
+        console.print(f"{counted(report.changed, 'candidate')} came or went")
     if report.bytes_per_vector is not None:
         stored = f"{manifest.storage}, norm in {manifest.norm_storage}"
         console.print(f"{report.bytes_per_vector:,.0f} bytes per vector ({stored}); {report.bytes_on_disk or 0:,} on disk in all")
@@ -216,19 +233,26 @@ def show_index(report: IndexReport) -> None:
 
 
 def show_hits(result: SearchResult) -> None:
-    """Show a table per query, the verdict on its first hit above it."""
+    """Show a table per query, what its first hit comes to above it, and what holds for all queries once, at the end."""
     console = stdout_console()
     for row in range(len(result)):
         hits = result.hits(row)
         asked = result.query(row)
         console.print(f"query: {_plain(asked)}" if isinstance(asked, str) else f"query {asked}")
-        console.print(verdict_line(hits))
+        console.print(verdict_line(hits, once=result.verdict or result.why_not_calibrated))
         if hits:
-            show_rows("", [_hit_row(hit) for hit in hits])
+            with_texts = any(hit.text is not None for hit in hits)
+            show_rows("", [_hit_row(hit, with_text=with_texts) for hit in hits])
+    if result.verdict and len(result):
+        console.print(f"verdict: {result.verdict}")
 
 
-def verdict_line(hits: Sequence[Hit]) -> str:
+def verdict_line(hits: Sequence[Hit], *, once: str = "") -> str:
     """What the first hit of a query comes to: an answer, none, or hits that nobody has calibrated.
+
+    Args:
+        hits: of one query.
+        once: what is told elsewhere, for all queries, and left out here.
 
     Example:
         >>> verdict_line([])
@@ -238,17 +262,20 @@ def verdict_line(hits: Sequence[Hit]) -> str:
         return "I don't know: nothing was found"
     first = hits[0]
     known = "" if first.probability is None else f" (probability {first.probability:.3g})"
+    reason = first.reason.removesuffix(f": {once}") if once else first.reason
     if first.abstain:
-        return f"I don't know{known}: {first.reason}"
-    return f"answer{known}: {first.reason}" if known else first.reason
+        return f"I don't know{known}: {reason}"
+    return f"answer{known}: {reason}" if known else reason
 
 
-def _hit_row(hit: Hit) -> dict[str, Any]:
+def _hit_row(hit: Hit, *, with_text: bool) -> dict[str, Any]:
+    """The cells of a hit, the same columns for all hits of a table: the first row of one names its columns."""
+    unknown = hit.probability is None
     row: dict[str, Any] = {"rank": hit.rank, "id": _plain(hit.id), "score": hit.score, "norm": hit.norm}
-    if hit.probability is not None:
-        row |= {"probability": hit.probability, "trust": not hit.abstain}
-    if hit.text is not None:
-        line = _plain(hit.text)
+    row["probability"] = "–" if unknown else hit.probability
+    row["trust"] = "unknown" if unknown and not hit.abstain else not hit.abstain
+    if with_text:
+        line = _plain(hit.text or "")
         row["text"] = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
     return row
 
@@ -275,33 +302,6 @@ def _asked(texts: list[str] | None, queries: Path | None, vectors: Path | None) 
 
         return read_texts(queries)
     return texts or []
-
-
-def _filters(where: list[str] | None) -> dict[str, str | int | float | bool] | None:
-    filters: dict[str, str | int | float | bool] = {}
-    for entry in where or ():
-        key, value = _filter(entry)
-        if key in filters:
-            raise InputError(f"--where names {key!r} twice: a hit has one value of it, so ask for one at a time")
-        filters[key] = value
-    return filters or None
-
-
-def _filter(entry: str) -> tuple[str, str | int | float | bool]:
-    """Read KEY=VALUE; the value as JSON where it is a finite JSON number, truth value or text, else as it stands."""
-    import json
-    import math
-
-    key, sign, value = entry.partition("=")
-    if not sign or not key.strip():
-        raise InputError(f"--where is {entry!r}; expected KEY=VALUE, as in --where lang=de")
-    try:
-        read = json.loads(value)
-    except (ValueError, RecursionError):
-        return key, value
-    if isinstance(read, float) and not math.isfinite(read):
-        return key, value
-    return (key, read) if isinstance(read, str | int | float) else (key, value)
 
 
 def _plain(text: str) -> str:

@@ -441,3 +441,17 @@ def test_a_started_run_is_swept_of_what_killed_writers_left(tmp_path):
     assert sorted(path.name for path in (tmp_path / "run").rglob("*") if path.is_file()) == [
         ".gitignore", ".gitignore", "state.json", "whole.json", "whole.json",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["x/../x", "x/inside/../../x", "gone/../x", "link/../x"])
+def test_a_way_up_through_the_folder_that_is_replaced(tmp_path, way):
+    (tmp_path / "x" / "inside").mkdir(parents=True)
+    (tmp_path / "x" / "old.txt").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    with pytest.raises(RuntimeError, match="stop"), whole_folder(tmp_path / way, overwrite=True):
+        raise RuntimeError("stop")
+    assert (tmp_path / "x" / "old.txt").read_text() == "old"
+    with whole_folder(tmp_path / way, overwrite=True) as work:
+        (work / "new.txt").write_text("new")
+    assert [path.name for path in (tmp_path / "x").iterdir()] == ["new.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "x"]

@@ -309,6 +309,52 @@ class IndexContract:
         if rows:
             assert index.search(queries, k=70, where={"third": 1}).counts.tolist() == [23] * 9
 
+    def test_metadata_come_back_as_they_were_given(self, build):
+        if not self.metadata:
+            pytest.skip("this engine has no metadata")
+        vectors = mixed(5, 4, seed=36)
+        rows = [{"year": 2000, "whole": 3.0}, {}, {"name": "it's %s", "open": True}, {"whole": 1e300}, {"year": -(2**62)}]
+        index = build(Similarity.DOT, names(5), vectors, metadata=rows)
+        index.delete(["d1"])
+        index.add(["new"], vectors[:1], metadata=[{"fresh": 0.1, "year": 7}])
+        wanted = {"d0": rows[0], "d2": rows[2], "d3": rows[3], "d4": rows[4], "new": {"fresh": 0.1, "year": 7}}
+        for saved in (False, True):
+            if saved:
+                index.save()
+                index = self.reopen(index)
+            found = [dict(row) for row in index.metadata(["new", "d4", "d0", "d3", "d2", "d0"])]
+            assert found == [wanted[name] for name in ("new", "d4", "d0", "d3", "d2", "d0")]
+            kinds = [{key: type(value) for key, value in row.items()} for row in found]
+            assert kinds == [{key: type(value) for key, value in wanted[name].items()} for name in ("new", "d4", "d0", "d3", "d2", "d0")]
+            assert index.metadata([]) == []
+        with pytest.raises(InputError, match=r"ids: 'd1' is not in the index"):
+            index.metadata(["d0", "d1"])
+
+    def test_an_index_without_metadata_has_empty_ones(self, build):
+        index = build(Similarity.DOT, names(3), mixed(3, 4, seed=37))
+        assert [dict(row) for row in index.metadata(["d2", "d0"])] == [{}, {}]
+
+    def test_a_change_that_was_saved_is_there_again(self, build):
+        vectors = mixed(8, 4, seed=38)
+        index = build(Similarity.DOT, names(8), vectors)
+        index.delete(["d3"])
+        index.add(["new"], vectors[:1] * 2)
+        index.save()
+        hashed = index.manifest.corpus_vectors
+        index = self.reopen(index)
+        assert index.manifest.corpus_vectors == hashed
+        assert set(index.search(vectors[:1], k=9).ids[0]) == {*names(8), "new"} - {"d3"}
+
+    def test_an_exact_index_has_neither_graph_nor_effort(self, build):
+        manifest = build(Similarity.DOT, names(200), mixed(200, 8, seed=39)).manifest
+        if manifest.method == "exact":
+            assert manifest.graph == "none"
+            assert dict(manifest.effort) == {}
+            assert dict(manifest.tried[-1].effort) == {}
+        else:
+            assert manifest.graph != "none"
+            assert manifest.effort
+
     def test_the_self_test_is_on_record(self, build):
         index = build(Similarity.DOT, names(200), mixed(200, 8, seed=33), queries=mixed(30, 8, seed=34))
         manifest = index.manifest

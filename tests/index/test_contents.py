@@ -5,7 +5,8 @@ import pytest
 
 from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError
-from normwise.index.contents import check_beside, check_contents, check_where, texts_hash, vectors_hash
+from normwise.index.contents import check_beside, check_contents, texts_hash, vectors_hash
+from normwise.index.questions import check_where
 from normwise.index.row_hashes import row_hashes, sum_hashes
 
 TWO = np.ones((2, 3), dtype=np.float32)

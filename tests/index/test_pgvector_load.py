@@ -1,8 +1,10 @@
 """Bulk loads that are cut off: nothing half loaded answers, and the same build goes on where it stopped."""
 
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from normwise.index.pgvector_sql import Layout, create_table, staging_name
 ROWS, WIDTH = 900, 8
 ROW_BYTES = 4 * WIDTH + 128
 CHUNK = 100
+BELONGS = r"belongs to the index that was built at 20\d\d-.* UTC: open the folder of that build, choose another name, or pass --overwrite"
 
 
 class Cut(Exception):
@@ -204,21 +207,60 @@ def test_an_old_index_answers_until_the_new_one_is_whole(load, run_sql, tmp_path
         index.close()
 
 
-def test_a_build_that_was_stopped_after_its_table_was_whole_only_writes_its_folder(load, run_sql, tmp_path, table_name):
-    index = load(method="hnsw", links=4, construction_effort=20)
-    manifest = index.manifest
-    index.close()
-    (tmp_path / "index" / "index.json").unlink()
-    (tmp_path / "index").rmdir()
+def test_a_build_that_was_stopped_after_its_table_was_whole_only_writes_its_folder(load, tmp_path, table_name, monkeypatch):
+    first = load(method="hnsw", links=4, construction_effort=20, folder="first")
+    manifest = first.manifest
+    first.close()
+    with monkeypatch.context() as patch:
+        patch.setattr("normwise.index.pgvector_build.write_manifest", lambda *_: cut())
+        with pytest.raises(Cut):
+            load(method="hnsw", links=4, construction_effort=20, overwrite=True)
+    assert not (tmp_path / "index").exists()
     said = after(0, cut)
-    again = load(method="hnsw", links=4, construction_effort=20, log=said)
-    assert again.manifest == manifest
+    again = load(method="hnsw", links=4, construction_effort=20, log=said, folder="other")
+    # Two graphs over the same vectors are not the same graph.
+    shown = {"method", "graph", "dimensions", "candidates", "corpus_vectors", "corpus_texts", "name", "location"}
+    assert again.manifest.model_dump(include=shown) == manifest.model_dump(include=shown)
     assert said.seen == [f"table {table_name!r} had been built from the same vectors with the same settings: only its folder was missing"]
     again.close()
-    (tmp_path / "index" / "index.json").unlink()
-    (tmp_path / "index").rmdir()
-    with pytest.raises(InputError, match="has an index .* already: pass --overwrite"):
+    with closing(open_index(tmp_path / "other")) as index:
+        assert len(index) == ROWS
+    with pytest.raises(InputError, match=BELONGS):
+        load(method="hnsw", links=4, construction_effort=20)
+
+
+def test_a_table_belongs_to_the_folder_of_its_build(load, run_sql, tmp_path, table_name):
+    first = load()
+    first.close()
+    for scale in (1.0, 2.0):
+        with pytest.raises(InputError, match=BELONGS):
+            load(folder="other", scale=scale)
+    assert not (tmp_path / "other").exists()
+    copied = tmp_path / "copied"
+    shutil.copytree(tmp_path / "index", copied)
+    with closing(open_index(copied)) as index:
+        assert len(index) == ROWS
+    shutil.rmtree(tmp_path / "index")
+    with pytest.raises(InputError, match=BELONGS):
         load()
+    again = load(overwrite=True)
+    check_complete(again, run_sql, table_name)
+    with pytest.raises(WorkError, match="was built anew at .* UTC: open the folder of that build"):
+        open_index(copied)
+    assert "identity" in (tmp_path / "index" / "server.json").read_text()
+
+
+def test_an_open_index_whose_table_was_built_anew_changes_nothing(load, tmp_path):
+    first = load()
+    second = load(folder="other", overwrite=True)
+    with pytest.raises(WorkError, match="was built anew"):
+        first.delete(["d0"])
+    with pytest.raises(WorkError, match="was built anew"):
+        first.search(mixed(1, WIDTH, seed=2), k=1)
+    with closing(open_index(tmp_path / "other")) as again:
+        assert len(second) == len(again) == ROWS
+    first.close()
+    second.close()
 
 
 def test_a_half_loaded_table_is_refused_by_name(load, postgres, tmp_path, table_name, run_sql):

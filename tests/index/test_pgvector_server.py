@@ -13,7 +13,7 @@ from psycopg import sql
 
 from normwise.core.errors import InputError, MissingExtraError, WorkError
 from normwise.core.index_config import IndexConfig
-from normwise.index.build import build_index
+from normwise.index.build import build_index, check_engine
 from normwise.index.opening import open_index
 from normwise.index.pgvector_server import PgServer, check_pgvector_version
 
@@ -210,3 +210,22 @@ def test_threads_take_turns(postgres, tmp_path, table_name):
         thread.join()
     assert answers == [wanted] * 6
     index.close()
+
+
+def test_what_stands_on_a_server_is_looked_at_before_the_work(postgres, tmp_path, table_name, run_sql):
+    def look(name, *, overwrite=False, url=postgres.url):
+        config = IndexConfig(similarity="dot", engine="pgvector", url=url, name=name)
+        check_engine(config, tmp_path / "index", overwrite=overwrite)
+
+    look(table_name)
+    build(postgres.url, tmp_path / "index", table_name).close()
+    with pytest.raises(InputError, match="belongs to the index that was built at .* UTC: open the folder of that build"):
+        look(table_name)
+    look(table_name, overwrite=True)
+    run_sql(sql.SQL("CREATE TABLE {} ()").format(sql.Identifier(f"{table_name} of others")))
+    with pytest.raises(InputError, match="that is no index of normwise: choose another name"):
+        look(f"{table_name} of others", overwrite=True)
+    with pytest.raises(InputError, match="name has 64 bytes"):
+        look("x" * 64)
+    with pytest.raises(WorkError, match="does not allow this while .*grant the role that right"):
+        look("new", url=postgres.url_of(postgres.limited, ENCODED))

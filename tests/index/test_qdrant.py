@@ -1,10 +1,12 @@
 """Qdrant's local mode against the contract, and what a server adds to it."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from contract import IndexContract, all_scores, mixed, names
 
-from normwise.core.errors import InputError
+from normwise.core.errors import InputError, WorkError
 from normwise.core.index_config import IndexConfig
 from normwise.core.similarity import Similarity
 from normwise.index.build import build_index
@@ -127,3 +129,20 @@ def test_ties_that_float32_does_not_see_come_in_the_order_of_addition(tmp_path):
     assert found.ids[0].tolist() == names(10)
     assert len(set(found.scores[0])) == 1
     index.close()
+
+
+def test_of_two_who_change_an_index_the_second_is_told_and_loses_nothing_of_the_first(tmp_path):
+    vectors = mixed(20, 4, seed=18)
+    build_local(tmp_path / "index", "dot", names(20), vectors).close()
+    (tmp_path / "index" / "calibration.json").write_text("{}")
+    with closing(open_index(tmp_path / "index")) as first, closing(open_index(tmp_path / "index")) as second:
+        first.add(["a"], vectors[:1])
+        second.add(["b"], vectors[:1])
+        first.save()
+        with pytest.raises(WorkError, match=r"index was changed by somebody else since it was opened: nothing was saved; make the change"):
+            second.save()
+        first.delete(["d0"])
+        first.save()
+    with closing(open_index(tmp_path / "index")) as now:
+        assert set(now.search(vectors[:1], k=30).ids[0]) == {*names(20)[1:], "a"}
+    assert (tmp_path / "index" / "calibration.json").read_text() == "{}"

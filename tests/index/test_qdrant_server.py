@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -17,13 +18,14 @@ from normwise.core.errors import InputError, MissingExtraError, WorkError
 from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import RecallRow
 from normwise.index import qdrant_build
-from normwise.index.build import build_index
+from normwise.index.build import build_index, check_engine
 from normwise.index.opening import open_index
 from normwise.index.qdrant_collection import check_collection_name, read_entry, write_entry
 from normwise.index.qdrant_server import QdrantServer
 
 URL = "http://:tigerlily@127.0.0.1:6333"
 ROWS, CHUNK = 90, 20
+BELONGS = r"collection 'docs' at .* belongs to the index that was built at 20\d\d-.* UTC: open the folder of that build"
 
 
 class Cut(Exception):
@@ -132,7 +134,7 @@ def test_an_old_index_answers_until_the_new_one_is_whole(build, engine, tmp_path
     queries = mixed(4, 6, seed=2)
     old = build()
     before = old.search(queries, k=5)
-    with pytest.raises(InputError, match="has an index 'docs' already: pass --overwrite"):
+    with pytest.raises(InputError, match=BELONGS):
         build(scale=2.0, folder="two")
     with pytest.raises(Cut):
         build(scale=2.0, folder="two", overwrite=True, log=after(2))
@@ -142,19 +144,27 @@ def test_an_old_index_answers_until_the_new_one_is_whole(build, engine, tmp_path
     assert len(engine.get_collections().collections) == 1
     with pytest.raises(InputError, match=r"holds no collection .* \(any more\)"):
         old.search(queries, k=5)
-    with pytest.raises(WorkError, match="was built from other vectors than this index folder says"):
+    with pytest.raises(WorkError, match="was built anew at .* UTC: open the folder"):
         open_index(tmp_path / "index")
     again = build(scale=2.0, folder="two", overwrite=True)
     assert len(again) == ROWS
     assert len(engine.get_collections().collections) == 1
 
 
-def test_a_build_that_was_stopped_after_its_collection_was_whole_only_writes_its_folder(build, tmp_path):
-    manifest = build().manifest
-    (tmp_path / "index" / "index.json").unlink()
-    (tmp_path / "index").rmdir()
+def test_a_build_that_was_stopped_after_its_collection_was_whole_only_writes_its_folder(build, tmp_path, monkeypatch):
+    def cut(*_):
+        raise Cut
+
+    with monkeypatch.context() as patch:
+        patch.setattr(qdrant_build, "write_manifest", cut)
+        with pytest.raises(Cut):
+            build()
+    assert not (tmp_path / "index").exists()
     said = []
-    assert build(log=said.append).manifest == manifest
+    assert len(build(log=said.append, folder="other")) == ROWS
+    assert len(open_index(tmp_path / "other")) == ROWS
+    with pytest.raises(InputError, match=BELONGS):
+        build()
     assert said == ["collection 'docs' had been built from the same vectors with the same settings: only its folder was missing"]
 
 
@@ -337,3 +347,36 @@ def test_a_missing_client_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "qdrant_client", None)
     with pytest.raises(MissingExtraError, match=r'qdrant_client is not installed; run: pip install "normwise\[index\]"'):
         build_index(IndexConfig(similarity="dot", engine="qdrant"), tmp_path / "x", ids=["a"], vectors=np.ones((1, 2)))
+
+
+def test_a_collection_belongs_to_the_folder_of_its_build(build, engine, tmp_path):
+    first = build()
+    with pytest.raises(InputError, match=BELONGS):
+        build(folder="two")
+    assert not (tmp_path / "two").exists()
+    second = build(folder="two", overwrite=True)
+    with pytest.raises(WorkError, match="was built anew at .* UTC: open the folder"):
+        open_index(tmp_path / "index")
+    with pytest.raises((WorkError, InputError), match="was built anew|holds no collection"):
+        first.delete(["d0"])
+    assert len(second) == len(open_index(tmp_path / "two")) == ROWS
+    shutil.rmtree(tmp_path / "two")
+    with pytest.raises(InputError, match=BELONGS):
+        build(folder="two")
+    assert len(build(folder="two", overwrite=True)) == ROWS
+
+
+def test_what_stands_on_a_server_is_looked_at_before_the_work(build, engine, tmp_path):
+    def look(*, name="docs", overwrite=False):
+        check_engine(IndexConfig(similarity="dot", engine="qdrant", url=URL, name=name), tmp_path / "index", overwrite=overwrite)
+
+    look()
+    build()
+    with pytest.raises(InputError, match=BELONGS):
+        look()
+    look(overwrite=True)
+    engine.create_collection("foreign", vectors_config=models.VectorParams(size=2, distance=models.Distance.COSINE))
+    with pytest.raises(InputError, match="has a collection 'foreign' that is no index of normwise: choose another name"):
+        look(name="foreign", overwrite=True)
+    with pytest.raises(InputError, match="holds '/'"):
+        look(name="a/b")

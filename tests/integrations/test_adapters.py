@@ -13,6 +13,8 @@ from normwise.core.errors import InputError
 from normwise.integrations import MissingLibraryError
 from normwise.integrations.langchain import NormwiseRetriever as LangChainRetriever
 from normwise.integrations.llama_index import NormwiseRetriever as LlamaIndexRetriever
+from normwise.theory.lower_hits import LowerHits
+from normwise.workflows.change_index import delete_from_index
 from search_material import DOCUMENTS, calibration_for, mixed_vectors, save_encoder, write_corpus
 
 KEYS = {"id", "score", "similarity", "norm", "probability", "abstain", "reason"}
@@ -51,10 +53,19 @@ def test_an_adapter_says_what_a_search_says(index, calibration, retriever):
         found = hits_of(retriever.open(index, calibration=chosen, k=4), ASKED)
         with Searcher.open(index, calibration=chosen) as searcher:
             hits = searcher.search([ASKED], k=4).hits(0)
-        assert [set(metadata) for metadata in metadata_of(found)] == [KEYS] * 4
-        assert metadata_of(found) == [hit.model_dump(include=KEYS) for hit in hits]
+        assert [set(metadata) for metadata in metadata_of(found)] == [KEYS | {"third"}] * 4
+        assert metadata_of(found) == [hit.model_dump(include=KEYS) | {"third": int(hit.id[1:]) % 3} for hit in hits]
         assert [text_of(item) for item in found] == [hit.text for hit in hits]
         assert all(text in DOCUMENTS for text in map(text_of, found))
+
+
+@BOTH
+def test_what_a_document_says_of_itself_hides_nothing_that_the_search_says(tmp_path, retriever):
+    corpus = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"abstain": True, "year": 2000 + row} if row else {}})
+    build_index(tmp_path / "index", model=save_encoder(tmp_path / "model"), data=corpus)
+    found = metadata_of(hits_of(retriever.open(tmp_path / "index", k=27), ASKED))
+    assert {metadata["abstain"] for metadata in found} == {False}
+    assert {metadata["id"]: metadata.get("year") for metadata in found} == {"d0": None} | {f"d{row}": 2000 + row for row in range(1, 27)}
 
 
 @BOTH
@@ -63,7 +74,62 @@ def test_what_is_not_to_be_trusted_is_dropped_on_request(index, calibration, ret
     assert len(some) == 1  # hits after the first have no probability here
     strict = calibration.model_copy(update={"threshold": calibration.threshold.model_copy(update={"probability": 0.999999})})
     assert hits_of(retriever.open(index, calibration=strict, k=4, drop_abstained=True), ASKED) == []
-    assert len(hits_of(retriever.open(index, k=4, drop_abstained=True), ASKED)) == 4
+
+
+@BOTH
+def test_a_guard_with_no_calibration_is_refused_when_a_retriever_is_made(index, calibration, retriever):
+    words = "(?s)drop_abstained needs .*require_calibration=False.*no calibration.json lies in the index.*normwise calibrate .*--index"
+    with pytest.raises(InputError, match=words):
+        retriever.open(index, drop_abstained=True)
+    with Searcher.open(index) as searcher, pytest.raises(InputError, match=words):
+        retriever(searcher=searcher, drop_abstained=True)
+    retriever.open(index, calibration=calibration, drop_abstained=True)
+    assert len(hits_of(retriever.open(index, k=4), ASKED)) == 4
+
+
+@BOTH
+def test_an_outdated_calibration_guards_nothing(tmp_path, retriever):
+    corpus = write_corpus(tmp_path / "set")
+    build_index(tmp_path / "index", vectors=mixed_vectors(27), data=corpus, similarity="dot")
+    (tmp_path / "index" / "calibration.json").write_text(calibration_for(tmp_path / "index").to_json())
+    retriever.open(tmp_path / "index", drop_abstained=True)
+    delete_from_index(tmp_path / "index", ["d3"])
+    with pytest.raises(InputError, match="the corpus has 26 candidates, fitted on 27"):
+        retriever.open(tmp_path / "index", drop_abstained=True)
+
+
+@BOTH
+def test_a_filter_under_a_guard_is_refused_at_retrieval(index, calibration, retriever):
+    (index / "calibration.json").write_text(calibration.to_json())
+    try:
+        opened = retriever.open(index, k=4, drop_abstained=True, where={"third": 1})
+        with pytest.raises(InputError, match="(?s)drop_abstained .*require_calibration=False.*where searches a part of the corpus"):
+            hits_of(opened, ASKED)
+        assert len(hits_of(retriever.open(index, k=4, where={"third": 1}), ASKED)) == 4
+        lax = retriever.open(index, k=4, drop_abstained=True, require_calibration=False, where={"third": 1})
+        with pytest.warns(UserWarning, match="where searches a part of the corpus"):
+            assert len(hits_of(lax, ASKED)) == 4
+        assert len(hits_of(lax, ASKED)) == 4  # a second warning would be an error
+    finally:
+        (index / "calibration.json").unlink()
+
+
+@BOTH
+def test_who_goes_without_a_guard_is_warned_once(index, retriever):
+    with pytest.warns(UserWarning, match="drop_abstained leaves out nothing but zero vectors: .*no calibration.json") as told:
+        opened = retriever.open(index, k=4, drop_abstained=True, require_calibration=False)
+    assert [warning.filename for warning in told] == [__file__]
+    assert [len(hits_of(opened, ASKED)) for _ in range(2)] == [4, 4]  # a second warning would be an error
+
+
+@BOTH
+def test_a_refused_retriever_lets_go_of_its_index(monkeypatch, index, retriever):
+    closed = []
+    monkeypatch.setattr(Searcher, "close", lambda searcher: closed.append(searcher))
+    for settings in ({"k": 0}, {"drop_abstained": True}):
+        with pytest.raises(InputError, match="k is 0|no calibration"):
+            retriever.open(index, **settings)
+    assert len(closed) == 2
 
 
 @BOTH
@@ -82,13 +148,19 @@ def test_the_asynchronous_way_finds_the_same(index, calibration, retriever):
     assert metadata_of(found) == metadata_of(hits_of(opened, ASKED))
 
 
-def test_a_node_has_the_probability_for_its_score_where_there_is_one(index, calibration):
+def test_the_nodes_of_a_list_are_scored_on_one_scale(index, calibration):
     plain = hits_of(LlamaIndexRetriever.open(index, k=2), ASKED)
     assert all(isinstance(node, NodeWithScore) for node in plain)
     assert [node.score for node in plain] == [node.node.metadata["score"] for node in plain]
-    first, second = hits_of(LlamaIndexRetriever.open(index, calibration=calibration, k=2), ASKED)
+    some = hits_of(LlamaIndexRetriever.open(index, calibration=calibration, k=2), ASKED)
+    assert [node.node.metadata["probability"] is None for node in some] == [False, True]
+    assert [node.score for node in some] == [node.node.metadata["score"] for node in some]
+    (first,) = hits_of(LlamaIndexRetriever.open(index, calibration=calibration, k=2, drop_abstained=True), ASKED)
     assert first.score == first.node.metadata["probability"]
-    assert second.score == second.node.metadata["score"]
+    whole = calibration.model_copy(update={"lower_hits": LowerHits(intercept=-1.0, weights=(0.3, 0.1, -0.2, 0.5))})
+    every = hits_of(LlamaIndexRetriever.open(index, calibration=whole, k=4), ASKED)
+    assert [node.score for node in every] == [node.node.metadata["probability"] for node in every]
+    assert all(0.0 < node.score < 1.0 for node in every)
     assert first.node.get_content(metadata_mode="llm") == first.node.get_content()
 
 

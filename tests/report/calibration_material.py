@@ -67,11 +67,13 @@ def full_report(text="a query"):
         norm_gains=(
             NormGain(metric="e_aurc", delta=0.004, ci_low=-0.001, ci_high=0.009),
             NormGain(metric="nll", delta=None, ci_low=None, ci_high=None),
+            NormGain(metric="e_aurc of shuffled norms", delta=-0.001, ci_low=-0.003, ci_high=0.001),
         ),
         threshold=ThresholdRecord(
             precision_target=0.95, confidence=0.9, probability=0.62, coverage=0.41, answered=205, precision=0.976, precision_low=0.951
         ),
         verdict=VerdictRecord(label="usable", text=f"It holds for {text}."),
+        precision_target=0.95,
         model=text,
         data="python-docs",
         similarity="cosine",

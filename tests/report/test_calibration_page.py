@@ -6,7 +6,8 @@ import pytest
 from calibration_material import bare_report, example, full_report, row
 from test_page import HOSTILE, MISSING, Reader
 
-from normwise.core.calibration_records import CalibrationFigures, CalibrationReport, ReliabilityBin
+from normwise.core.calibration_records import CalibrationFigures, CalibrationReport, ReliabilityBin, SignalRow, VerdictRecord
+from normwise.core.records import Interval
 from normwise.report.calibration_plots import reliability_figure, risk_figure
 from normwise.report.page import render_calibration
 
@@ -102,3 +103,72 @@ def test_risk_lines_are_numbered_in_order_and_nothing_is_drawn_of_nothing():
     assert risk_figure((), {}) == ""
     assert risk_figure((1.0,), {"chosen": (0.2,)}) == ""
     assert "nan" not in risk_figure(coverage, {"chosen": (float("nan"), 0.1, 0.2)})
+
+
+def told(**changes):
+    return Reader(render_calibration(full_report().model_copy(update=changes))).words
+
+
+def test_without_a_threshold_the_page_tells_the_two_reasons_apart():
+    none = {"threshold": None, "precision_target": 0.8}
+    text = "No usable threshold for a precision of 0.8 exists on these data: no threshold shows a precision of 0.8."
+    tells = told(**none, verdict=VerdictRecord(label="no-usable-threshold", text=text))
+    assert "No usable threshold for a precision of 80% on these data. No threshold shows a precision of 0.8." in tells
+    assert "The probability tells right first hits from wrong ones, but at no coverage" in tells
+    assert "Nothing here" not in tells
+    chance = {"auroc": Interval(mean=0.52, ci_low=0.48, ci_high=0.56)}
+    text = "No usable threshold exists on these data: the probability does not tell right hits from wrong ones."
+    words = told(
+        **none,
+        calibrators=(row("logistic", auroc=0.52, intervals=chance),),
+        verdict=VerdictRecord(label="no-usable-threshold", text=text),
+    )
+    assert "No usable threshold exists on these data. The probability does not tell" in words
+    assert "Nothing here is known to tell right first hits from wrong ones." in words
+    assert "precision of 80%" not in words
+
+
+def test_headline_and_first_sentence_do_not_say_the_same():
+    text = "Answer when the probability is 0.62 or more: precision is then at least 0.95 with 90% confidence."
+    words = told(verdict=VerdictRecord(label="usable", text=text))
+    assert "say “I don’t know”. Precision is then at least 0.95 with 90% confidence." in words
+    assert "Answer when" not in words
+
+
+def test_what_may_not_be_chosen_is_folded_away_and_the_chosen_one_never_is():
+    rows = (row("logistic", eligible=False), row("softmax"), row("length_prior", eligible=False))
+    page = render_calibration(full_report().model_copy(update={"calibrators": rows}))
+    open_part, _, folded = page.partition("Controls and calibrators that may not be chosen</summary>")
+    folded = folded.partition("</details>")[0]
+    assert "Length as a prior" in folded
+    assert "Length as a prior" not in open_part
+    assert "Logistic<span" in open_part
+    assert "Logistic<span" not in folded
+    assert "may not be chosen</summary>" not in render_calibration(full_report().model_copy(update={"calibrators": rows[:2]}))
+
+
+def test_figures_and_sentences_are_written_for_readers():
+    gain = full_report().norm_gain.model_copy(update={"words": "the norm helped: it lowers E-AURC"})
+    words = told(norm_gain=gain)
+    assert "The norm helped: it lowers E-AURC" in words
+    assert "E-AURC, shuffled norms (the check)" in words
+    assert "FigureFalls by, with the norms" in words
+    assert "score under dota query0.440" in words  # not "(dot)" once more
+    assert "score of the first hit (cosine)" in words
+    assert "The chosen calibrator" in words
+    assert "the simplest within one standard error of the best; also the best" in words
+    better = (row("logistic"), row("softmax", cv_nll=0.2))
+    assert "also the best" not in told(calibrators=better)
+
+
+def test_long_names_break_between_their_words():
+    row_of = SignalRow(name="score under candidate_normalized", auroc=0.6, ci_low=0.55, ci_high=0.65, similarity="candidate_normalized")
+    page = render_calibration(full_report().model_copy(update={"similarity": "candidate_normalized", "signals": (row_of,)}))
+    assert "<dd>candidate_<wbr>normalized<small>" in page
+    assert "score under candidate_<wbr>normalized" in page
+
+
+def test_the_order_of_examples_is_said():
+    words = told()
+    assert "the highest first" in words
+    assert "the lowest probability first" in words

@@ -208,7 +208,7 @@ def test_what_the_data_do_not_allow_is_left_out_with_the_reason():
     setting = Setting(None, lengths_at_search=False)
     world = judged(seed=0, count=1000, lengths=False)
     field, left_out = entrants(world, setting)
-    assert "no training temperature" in left_out["softmax"]
+    assert "the temperature that the model was trained with is not known" in left_out["softmax"]
     assert "neither lengths nor frequencies" in left_out["logistic_controls"]
     assert "isotonic" in [each.name for each in field]
     assert "isotonic stands in its place" in left_out["beta"]

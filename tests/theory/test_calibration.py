@@ -1,6 +1,7 @@
 """The calibration beside a model: applied as fitted, refused where it does not hold, read back bit by bit."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -199,6 +200,7 @@ def test_what_it_was_fitted_on_passes(fitted, changes):
 
 
 REFIT = "normwise calibrate --model 'my model' --data data"
+AIM = "--precision 0.9 --confidence 0.95"
 
 
 @pytest.mark.parametrize(
@@ -218,19 +220,51 @@ REFIT = "normwise calibrate --model 'my model' --data data"
     ],
 )
 def test_another_model_similarity_corpus_or_depth_is_refused_with_both_values_and_the_remedy(fitted, changes, expected):
-    with pytest.raises(InputError, match=f"{expected}.*{REFIT}$"):
+    with pytest.raises(InputError, match=f"{expected}.*{REFIT} {AIM}$"):
         fitted.check(now(**changes))
 
 
 def test_another_kind_of_search_is_refused_and_the_remedy_names_the_index(fitted):
-    with pytest.raises(InputError, match=f"the kind of search is faiss-hnsw, fitted on exact.*{REFIT} --index INDEX$"):
+    with pytest.raises(InputError, match=f"the kind of search is faiss-hnsw, .*{REFIT} --index INDEX --out INDEX/calibration.json {AIM}$"):
         fitted.check(now(search="faiss-hnsw"))
 
 
-def test_the_remedy_of_bare_vectors_asks_for_vectors(world):
-    bare = made(LogisticCalibrator.fit(world), fingerprint=now(model="vectors"))
-    with pytest.raises(InputError, match=r"normwise calibrate --vectors QUERIES.npy CORPUS.npy --similarity cosine --data data$"):
-        bare.check(now(model="vectors", candidates=3))
+def remedy(calibration, here, **known):
+    """What the refusal says to type."""
+    with pytest.raises(InputError) as refused:
+        calibration.check(here, **known)
+    words = shlex.split(str(refused.value).rpartition(": normwise")[2])
+    return words[1:]
+
+
+@pytest.mark.parametrize("changes", [{"candidates": 501}, {"search": "faiss-hnsw"}, {"depth": 9}])
+def test_the_remedy_calibrates_on_the_index_at_hand_and_saves_where_a_search_looks_first(fitted, changes):
+    typed = remedy(fitted, now(**changes), index="my index/")
+    assert typed == [*REFIT_PARTS, "--index", "my index/", "--out", "my index/calibration.json", *AIM.split()]
+
+
+REFIT_PARTS = ["--model", "my model", "--data", "data"]
+
+
+def test_the_remedy_leaves_defaults_out_and_repeats_what_was_typed(world):
+    plain = made(LogisticCalibrator.fit(world), options={"--unanswerable": "0.3", "--temperature": "0.05", "--depth": "1"})
+    plain = plain.model_copy(update={"target": 0.95, "confidence_level": 0.9})
+    assert remedy(plain, now(candidates=501)) == [*REFIT_PARTS, "--unanswerable", "0.3", "--temperature", "0.05", "--depth", "1"]
+    # Too few hits were found at this depth, and another model has its own temperature.
+    assert remedy(plain, now(depth=1)) == [*REFIT_PARTS, "--unanswerable", "0.3", "--temperature", "0.05"]
+    assert remedy(plain, now(model="b" * 64), model="other") == ["--model", "other", "--data", "data", "--unanswerable", "0.3"]
+
+
+def test_the_remedy_of_bare_vectors_names_their_files_while_the_corpus_is_the_same(world):
+    bare = made(LogisticCalibrator.fit(world), fingerprint=now(model="vectors")).model_copy(update={"model_name": "q.npy 'my d.npy'"})
+    typed = remedy(bare, now(model="vectors", similarity="dot"), index="i")
+    assert typed == ["--vectors", "q.npy", "my d.npy", "--similarity", "dot", "--data", "data", "--out", "i/calibration.json", *AIM.split()]
+    typed = remedy(bare, now(model="vectors", candidates=3))
+    assert typed == ["--vectors", "QUERIES.npy", "CORPUS.npy", "--similarity", "cosine", "--data", "DATA", *AIM.split()]
+    typed = remedy(bare, now(model="vectors", search="faiss-hnsw"), index="i")
+    assert typed[:6] == ["--model", "MODEL", "--data", "data", "--index", "i"]
+    assert remedy(bare, now())[:2] == ["--model", "MODEL"]
+    assert remedy(made(LogisticCalibrator.fit(world)), now(model="vectors"))[:3] == ["--vectors", "QUERIES.npy", "CORPUS.npy"]
 
 
 def test_a_refusal_names_nothing_that_agrees(fitted):

@@ -8,7 +8,7 @@ from normwise.core.errors import InputError
 from normwise.core.records import Interval
 from normwise.theory.risk_coverage import auroc
 from normwise.theory.selective_threshold import certified_threshold
-from normwise.theory.selective_verdict import check_enough, verdict
+from normwise.theory.selective_verdict import TARGETS, check_enough, few_answers, passing_target, verdict
 
 LEVEL = 0.9
 GOOD = Interval(mean=0.81, ci_low=0.77, ci_high=0.85)
@@ -66,8 +66,8 @@ def test_chance_voids_a_threshold_that_passed_and_says_that_nothing_is_gained():
 @pytest.mark.parametrize(
     ("interval", "words"),
     [
-        (Interval(mean=None, ci_low=None, ci_high=None), "AUROC of the confidence is undefined"),
-        (Interval(mean=0.5, ci_low=None, ci_high=None), "is 0.5 and has no interval (all confidences may be equal"),
+        (Interval(mean=None, ci_low=None, ci_high=None), "AUROC of the probability is undefined"),
+        (Interval(mean=0.5, ci_low=None, ci_high=None), "is 0.5 and has no interval (all probabilities may be equal"),
         (Interval(mean=0.56, ci_low=0.5, ci_high=0.6), "interval 0.5 to 0.6"),
         (Interval(mean=0.56, ci_low=0.49996, ci_high=0.6), "interval 0.49996 to 0.6"),
         (Interval(mean=0.4, ci_low=0.3, ci_high=0.45), "the wrong way round (AUROC 0.4, interval 0.3 to 0.45, below 0.5)"),
@@ -94,6 +94,52 @@ def test_where_no_coverage_is_certain_the_words_say_what_it_takes(queries, words
     assert said.label == "no-usable-threshold"
     assert "no threshold shows a precision of 0.95 with 90% confidence" in said.text
     assert words in said.text
+
+
+@pytest.mark.parametrize(
+    ("passing", "words"),
+    [
+        (0.6, "On the queries that fitted, 0.6 would have passed: a guess, to be tested on fresh queries"),
+        (0.95, "On the queries that fitted, 0.95 would have passed: the two parts disagree"),
+        (None, "On the queries that fitted, no target down to 0.5 would have passed either."),
+    ],
+)
+def test_what_the_queries_of_the_fit_would_have_passed_is_told_as_a_guess(passing, words):
+    said = verdict(GOOD, None, target=0.95, confidence_level=LEVEL, queries=500, right=250, passing=passing)
+    assert said.text.startswith("No usable threshold for a precision of 0.95 exists on these data: ")
+    assert words in said.text
+
+
+def test_a_probability_that_tells_nothing_gets_no_guess():
+    said = verdict(CHANCE, None, target=0.95, confidence_level=LEVEL, queries=500, right=250, passing=0.6)
+    assert "queries that fitted" not in said.text
+
+
+@pytest.mark.parametrize("target", [0.95, 0.83])
+def test_the_passing_target_is_the_strictest_that_is_certified(target):
+    rng = np.random.default_rng(1)
+    held_out = rng.beta(2.0, 2.0, 600)
+    right = rng.random(600) < 0.85 * held_out
+    found = passing_target(held_out, right, target=target, confidence_level=LEVEL)
+
+    def passes(each):
+        return certified_threshold(held_out, right, target=each, confidence_level=LEVEL) is not None
+
+    stricter = [each for each in (target, *TARGETS) if found < each <= target]
+    assert passes(found)
+    assert len(stricter) >= 3
+    assert not any(passes(each) for each in stricter)
+    assert passing_target(np.linspace(1, 0, 99), np.zeros(99, dtype=bool), target=target, confidence_level=LEVEL) is None
+
+
+def test_a_threshold_on_few_answers_says_how_many():
+    confidence = np.linspace(0.9, 0.1, 90)
+    threshold = certified_threshold(confidence, confidence > 0.3, target=0.9, confidence_level=LEVEL)
+    words = few_answers(threshold)
+    assert f"hangs on {threshold.answered} answered test queries" in words
+    assert "another split of the queries may decide otherwise" in words
+    many = certified_threshold(np.linspace(0.9, 0.1, 900), np.linspace(0.9, 0.1, 900) > 0.3, target=0.9, confidence_level=LEVEL)
+    assert few_answers(many) is None
 
 
 def test_a_threshold_that_rejects_nothing_says_so():

@@ -1,13 +1,14 @@
 """Building and changing an index of bare vectors: what is kept, what is measured, what is refused before any work."""
 
 import json
+import socket
 from contextlib import closing
 
 import numpy as np
 import pytest
 
 from normwise import build_index
-from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.errors import InputError, MissingExtraError, WorkError
 from normwise.core.search_records import IndexReport
 from normwise.index.opening import open_index
 from normwise.workflows import build_index as module
@@ -230,3 +231,21 @@ def test_ids_are_those_of_a_corpus_never_its_texts(tmp_path):
     (tmp_path / "odd.jsonl").write_text('{"key": "a", "text": "b"}\n')
     with pytest.raises(InputError, match=r"odd\.jsonl has no column _id or id; it has key, text: name the one with the ids so"):
         build_index(tmp_path / "other", vectors=mixed_vectors(1), ids=tmp_path / "odd.jsonl", similarity="dot")
+
+
+@pytest.mark.parametrize(
+    ("engine", "scheme", "words"),
+    [("pgvector", "postgresql://me", "cannot connect to PostgreSQL at"), ("qdrant", "http://", "did not answer while looking for the")],
+)
+def test_a_server_that_is_down_is_found_before_anything_is_encoded(tmp_path, monkeypatch, engine, scheme, words):
+    pytest.importorskip({"pgvector": "psycopg", "qdrant": "qdrant_client"}[engine])
+    folder, model = write_corpus(tmp_path / "set"), save_encoder(tmp_path / "model")
+    for name in ("encoded_rows", "encoded_queries"):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("documents were encoded"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    at = f"{scheme}@127.0.0.1:{port}" if engine == "pgvector" else f"{scheme}127.0.0.1:{port}"
+    with pytest.raises(WorkError, match=words):
+        build_index(tmp_path / "index", model=model, data=folder, engine=engine, url=at)
+    assert not (tmp_path / "index").exists()

@@ -1,6 +1,7 @@
 """Calibration end to end: on vectors whose truth is known, on a real small encoder, and on what people get wrong."""
 
 import json
+import re
 from contextlib import closing
 from importlib.util import find_spec
 
@@ -108,6 +109,9 @@ def test_the_report_keeps_a_few_texts_only(saved):
     probabilities = [hit.probability for hit in found.figures.confident_errors]
     assert probabilities == sorted(probabilities, reverse=True)
     assert all(hit.probability < found.threshold.probability for hit in found.figures.good_abstentions)
+    probabilities = [hit.probability for hit in found.figures.good_abstentions]
+    assert len(set(probabilities)) > 1
+    assert probabilities == sorted(probabilities)
 
 
 def test_the_curves_start_where_they_should(saved):
@@ -179,6 +183,14 @@ def test_a_model_of_the_hub_or_a_package_saves_nothing_unasked(tmp_path):
     place = choose_place("all-MiniLM-L6-v2", out=None, save=True)
     assert place.file is None
     assert "name a file with --out" in place.notes[0]
+    index = tmp_path / "index"
+    place = choose_place("all-MiniLM-L6-v2", out=None, save=True, index=index)
+    assert place.file == index / "calibration.json"
+    assert place.card is None
+    assert f"the calibration goes to {index / 'calibration.json'}, where a search of this index looks first" in place.notes[0]
+    assert choose_place("all-MiniLM-L6-v2", out=tmp_path / "x.json", save=True, index=index).file == tmp_path / "x.json"
+    assert choose_place("all-MiniLM-L6-v2", out=None, save=False, index=index).file is None
+    assert choose_place(str(tmp_path), out=None, save=True, index=index).file == tmp_path / "calibration.json"
     assert choose_place(str(tmp_path), out=None, save=True).file == tmp_path / "calibration.json"
     assert choose_place(str(tmp_path), out=None, save=True).card == tmp_path / "README.md"
     assert choose_place(str(tmp_path), out=tmp_path / "x.json", save=True).card is None
@@ -258,6 +270,29 @@ def test_relevance_without_any_sense_has_no_usable_threshold(tmp_path):
     assert found.verdict.label == "no-usable-threshold"
     assert found.threshold is None
     assert json.loads(found.to_json())["threshold"] is None
+    assert "queries that fitted" not in found.verdict.text
+
+
+def test_a_target_out_of_reach_says_what_the_fit_would_have_passed(folder):
+    found = run(folder, precision=0.998)
+    assert found.verdict.label == "no-usable-threshold"
+    assert found.precision_target == 0.998
+    assert found.verdict.text.startswith("No usable threshold for a precision of 0.998 exists on these data: ")
+    assert re.search(r"On the queries that fitted, 0\.\d+ would have passed: a guess, to be tested on fresh queries", found.verdict.text)
+
+
+def test_few_answers_are_a_note(tmp_path):
+    found = run(vector_world(tmp_path, queries=240, no_answer=40), precision=0.8)
+    assert found.threshold.answered < 100
+    assert any(note.startswith(f"the threshold hangs on {found.threshold.answered} answered test queries") for note in found.notes)
+
+
+def test_the_choice_says_when_the_simplest_is_the_best_too(saved):
+    notes = "\n".join(saved[0].notes)
+    eligible = {row.name: row.cv_nll for row in saved[0].calibrators if row.eligible}
+    assert ("and itself the best" in notes) == (saved[0].chosen == min(eligible, key=eligible.get))
+    assert "the temperature that the model was trained with is not known" in notes
+    assert "(temperature scaling fits its own)" in notes
 
 
 @pytest.mark.parametrize(

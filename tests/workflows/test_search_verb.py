@@ -89,6 +89,24 @@ def test_hits_say_what_the_columns_say(index, calibration):
     assert [Hit.model_validate(row) for row in json.loads(found.to_json())] == flat
 
 
+def test_a_result_is_a_sequence_of_lists_of_hits(index, calibration):
+    with Searcher.open(index, calibration=calibration) as searcher:
+        found = searcher.search(QUERIES, k=2)
+    rows = list(found)
+    assert [found[row] for row in range(12)] == rows == [found.hits(row) for row in range(12)]
+    assert [found[row] for row in range(-12, 0)] == rows == [found.hits(row - 12) for row in range(12)]
+    assert found[np.int64(3)] == rows[3]
+    assert (found[-1][0].query, found.query(-1)) == (11, 11)
+    assert found[2:5] == rows[2:5]
+    assert found[::-1] == rows[::-1]
+    for row in (12, -13):
+        for ask in (found.__getitem__, found.hits, found.query):
+            with pytest.raises(IndexError, match=f"row {row} of a result of 12 queries"):
+                ask(row)
+    with pytest.raises(TypeError, match="float"):
+        found[1.0]
+
+
 def test_an_answer_and_an_abstention_give_their_reason(index, calibration):
     with Searcher.open(index, calibration=calibration) as searcher:
         found = searcher.search(QUERIES[:-1], k=2)
@@ -196,6 +214,8 @@ def test_a_calibration_for_something_else_is_refused_when_named_and_left_out_whe
     with Searcher.open(folder) as searcher:
         assert searcher.calibration is None
         assert words in searcher.why_not_calibrated
+        assert searcher.why_not_calibrated.startswith(f"{folder / 'calibration.json'}: this calibration does not hold here: ")
+        assert searcher.why_not_calibrated.count("does not hold here") == 1
         assert "normwise calibrate" in searcher.why_not_calibrated
         hits = searcher.search(QUERIES[:1], k=1).hits(0)
     assert hits[0].probability is None
@@ -221,7 +241,7 @@ def test_a_broken_calibration_is_refused_when_named_and_told_when_found(tmp_path
     with pytest.raises(InputError, match="is no JSON"):
         read_calibration(folder)
     with Searcher.open(folder) as searcher:
-        assert "is no JSON" in searcher.why_not_calibrated
+        assert searcher.why_not_calibrated.startswith(f"{folder / 'calibration.json'} is no JSON")
     with pytest.raises(InputError, match=r"gone\.json does not exist"):
         Searcher.open(folder, calibration=tmp_path / "gone.json")
 
@@ -261,6 +281,19 @@ def test_a_filter_has_no_probability_and_refuses_a_named_calibration(tmp_path):
         searcher.search(QUERIES[:1], where={"third": 1})
     with Searcher.open(folder) as searcher, pytest.raises(InputError, match="no candidate has a metadata key 'thrid': did you mean third"):
         searcher.search(QUERIES[:1], where={"thrid": 1})
+
+
+def test_a_searcher_tells_the_metadata_of_candidates(tmp_path, index):
+    from search_material import write_corpus
+
+    corpus = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"third": row % 3, "lang": "de"}})
+    build_index(tmp_path / "index", vectors=mixed_vectors(27), data=corpus, similarity="dot")
+    with Searcher.open(tmp_path / "index") as searcher:
+        assert searcher.metadata(["d4", "d0", "d4"]) == [{"third": row % 3, "lang": "de"} for row in (4, 0, 4)]
+        with pytest.raises(InputError, match="d27"):
+            searcher.metadata(["d27"])
+    with Searcher.open(index) as searcher:
+        assert searcher.metadata(["1", "2"]) == [{}, {}]
 
 
 def test_a_calibration_that_reads_lengths_needs_texts(index):

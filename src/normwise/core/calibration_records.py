@@ -171,6 +171,7 @@ class CalibrationReport(Record):
     norm_gains: tuple[NormGain, ...] = ()
     threshold: ThresholdRecord | None
     verdict: VerdictRecord
+    precision_target: float | None = None
     model: str = ""
     data: str = ""
     similarity: str = ""

@@ -36,7 +36,7 @@ def contents_hash(pairs: Iterable[tuple[str, bytes]], *, start: str | None = Non
     return f"{(before - total if take_away else before + total) % _SIZE:064x}"
 
 
-def pair_hash(name: str, content: bytes) -> bytes:
+def pair_hash(name: str, content: bytes | memoryview) -> bytes:
     """Return one pair's term of that sum, SHA-256(len(id) || id || content), as 32 bytes, the lowest first.
 
     Example:
@@ -44,4 +44,6 @@ def pair_hash(name: str, content: bytes) -> bytes:
         True
     """
     key = name.encode("utf-8", "surrogatepass")
-    return hashlib.sha256(len(key).to_bytes(8, "little") + key + content).digest()
+    hasher = hashlib.sha256(len(key).to_bytes(8, "little") + key)
+    hasher.update(content)
+    return hasher.digest()

@@ -71,7 +71,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def _behind_links(path: Path) -> Path:
-    if not path.is_symlink():
+    # A way that goes up again may lead through the very folder that is moved aside.
+    if not path.is_symlink() and ".." not in path.parts:
         return path
     target = Path(os.path.realpath(path))
     if target.is_symlink():

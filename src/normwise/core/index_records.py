@@ -28,7 +28,8 @@ class IndexManifest(Record):
     """An index: engine, method, metric, what it holds, and what its self-test found.
 
     `similarity` is how its scores are to be read. `graph` is what the method was built over: "inner product", "augmented"
-    (one more coordinate makes all norms equal, and L2 search ranks as the inner product does) or "directions" (cosine).
+    (one more coordinate makes all norms equal, and L2 search ranks as the inner product does), "directions" (cosine), or "none"
+    for an exact one.
     `recall` is recall@`recall_k` against exact search over the raw float32 vectors, on `recall_queries` queries from
     `recall_source` ("queries" = real ones, "candidates" = vectors of the corpus itself where no query was given).
     `tried` is every measurement of the builder, `words` what it did. `files` maps file names to SHA-256 hashes.

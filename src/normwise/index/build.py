@@ -9,7 +9,8 @@ import numpy as np
 
 from normwise.core.files import write_bytes
 from normwise.core.index_config import IndexConfig
-from normwise.index.contents import Value, check_contents
+from normwise.index.checks import Value
+from normwise.index.contents import check_contents
 from normwise.index.opening import GUEST, check_out
 from normwise.index.protocol import Index
 from normwise.index.request import BuildRequest
@@ -58,6 +59,7 @@ def build_index(
     """
     check_out(Path(out), overwrite=overwrite)
     contents = check_contents(ids, vectors, texts=texts, lengths=lengths, metadata=metadata)
+    check_engine(config, out, overwrite=overwrite)
     test = make_self_test(contents, queries, similarity=config.similarity, k=config.recall_k, seed=config.seed)
     request = BuildRequest(config, Path(out), contents, test, model, model_name, overwrite, log or (lambda _: None))
     # Whether a calibration still holds is told by its hashes; what took long to fit is never thrown away unasked.
@@ -67,6 +69,31 @@ def build_index(
     if kept is not None:
         write_bytes(guest, kept)
     return index
+
+
+def check_engine(config: IndexConfig, out: str | Path, *, overwrite: bool = False) -> None:
+    """Look at the server of an index before there are vectors, so that nothing is refused only after long encoding.
+
+    It has to answer, have what the engine needs, and have the name free; an engine in the folder has nothing to look at.
+
+    Args:
+        config: the settings.
+        out: the folder that is to be made; names the table or collection where the settings do not.
+        overwrite: whether an index of that name may be replaced.
+
+    Raises:
+        InputError: address, name, password or key, or another index of that name.
+        WorkError: the server is down, too old, or grants too little.
+        MissingExtraError: the engine's library is not installed.
+    """
+    if config.engine == "pgvector":
+        from normwise.index.pgvector_index import check_pgvector
+
+        check_pgvector(config, Path(out), overwrite=overwrite)
+    elif config.engine == "qdrant" and config.url is not None:
+        from normwise.index.qdrant_index import check_qdrant
+
+        check_qdrant(config, Path(out), overwrite=overwrite)
 
 
 def _build(request: BuildRequest) -> Index:

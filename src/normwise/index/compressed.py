@@ -43,7 +43,7 @@ class CompressedStore:
 
     @property
     def bytes_per_vector(self) -> int:
-        """Bytes of one code."""
+        """Bytes of one code, its scale included where it has one; the norm stands apart."""
         return self._codes.shape[1]
 
     @property

@@ -13,12 +13,15 @@ from normwise.core.index_records import IndexManifest, Method, RecallRow
 from normwise.index.approximate import ApproximateStore, Graph, Lists, Structure, augmented
 from normwise.index.codecs import fit_codecs
 from normwise.index.compressed import CompressedStore
-from normwise.index.contents import Contents, check_queries
+from normwise.index.contents import Contents
 from normwise.index.faiss_flat import FlatStore
+from normwise.index.questions import check_queries
 from normwise.index.self_test import SelfTest, doubling, raise_effort
 from normwise.index.store import Store, best
 
 INNER_PRODUCT, AUGMENTED, DIRECTIONS = "inner product", "augmented", "directions"
+# Of an exact index, which has neither graph nor lists.
+NONE = "none"
 _LEAST_EFFORT, _MOST_EFFORT = 16, 2048
 _EFFORT_NAMES = {"hnsw": "ef_search", "ivf": "probes"}
 _COMPARED = "vectors_compared"
@@ -129,7 +132,7 @@ def _exact(
         raise WorkError(
             f"the exact index has recall@{test.k} {row.recall:.6f} in its self-test; expected 1: report this, and do not use it"
         )
-    return Built(store, "exact", graph, row.recall, f"{opening}: recall@{test.k} 1 on {_asked(test)}.", (*before, row))
+    return Built(store, "exact", NONE, row.recall, f"{opening}: recall@{test.k} 1 on {_asked(test)}.", (*before, row))
 
 
 def _compressed(config: IndexConfig, contents: Contents, norms: np.ndarray, test: SelfTest, log: Callable[[str], None]) -> Built:
@@ -138,19 +141,20 @@ def _compressed(config: IndexConfig, contents: Contents, norms: np.ndarray, test
         CompressedStore.build(codec, directions, norms, similarity=config.similarity)
         for codec in fit_codecs(config.storage, directions, seed=config.seed)
     ]
+    sizes = [store.bytes_per_vector + norms.itemsize for store in stores]
     rows = tuple(
-        _measured(store, test, graph=f"{config.storage}: {store.codec.words}", effort={"bytes": store.bytes_per_vector}, log=log)
-        for store in stores
+        _measured(store, test, graph=f"{config.storage}, {size} bytes a vector: {store.codec.words}", effort={}, log=log)
+        for store, size in zip(stores, sizes, strict=True)
     )
     # The first of equals: it takes fewer bytes.
     kept = int(np.argmax([row.recall for row in rows]))
     store, row = stores[kept], rows[kept]
-    held, raw = store.bytes_per_vector + norms.itemsize, 4 * contents.dimensions
     words = (
         f"Exact scan of directions in {config.storage} ({store.codec.words}), norms in {config.norm_storage}: "
-        f"{held} bytes a vector in place of {raw}; recall@{test.k} {row.recall:.4f} on {_asked(test)}."
+        f"{sizes[kept]} bytes a vector, norm included, in place of {4 * contents.dimensions}; "
+        f"recall@{test.k} {row.recall:.4f} on {_asked(test)}."
     )
-    return Built(store, "exact", DIRECTIONS, row.recall, words, rows, {"bytes_per_vector": held})
+    return Built(store, "exact", NONE, row.recall, words, rows)
 
 
 def _approximate(config: IndexConfig, vectors: np.ndarray, contents: Contents, test: SelfTest, log: Callable[[str], None]) -> Built:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,29 +13,21 @@ from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import IndexManifest
 from normwise.core.similarity import Similarity
 from normwise.index.approximate import ApproximateStore, Graph, Lists
+from normwise.index.checks import Value
 from normwise.index.compressed import CompressedStore
-from normwise.index.contents import (
-    Contents,
-    Value,
-    check_beside,
-    check_contents,
-    check_k,
-    check_known_ids,
-    check_new_ids,
-    check_queries,
-    check_where,
-    texts_hash,
-)
+from normwise.index.contents import Contents, check_beside, check_contents, texts_hash
 from normwise.index.faiss_build import Built, build_store, raise_store
 from normwise.index.faiss_flat import FlatStore
-from normwise.index.opening import MANIFEST, alone, check_unchanged, read_manifest, seal_of, write_manifest
+from normwise.index.opening import read_manifest, seal_of, write_manifest
 from normwise.index.protocol import Found, Where
+from normwise.index.questions import check_k, check_known_ids, check_new_ids, check_queries, check_where
 from normwise.index.request import BuildRequest
 from normwise.index.row_hashes import sum_hashes
+from normwise.index.saving import replaced
 from normwise.index.scan import load_faiss
 from normwise.index.self_test import SelfTest, make_self_test
 from normwise.index.store import Store, best
-from normwise.index.table import Table, stored_norms, texts_of
+from normwise.index.table import Table, stored_norms
 
 _SETTINGS, _QUERIES = "settings.json", "self_test.npy"
 # An approximate index of which more than this share came or went since its self-test is measured again.
@@ -162,7 +153,11 @@ class FaissIndex:
 
     def texts(self, ids: Sequence[str]) -> list[str | None]:
         """The texts of candidates, None where the index was given none."""
-        return texts_of(self._table.texts, self._table.row_of, ids)
+        return self._table.texts_of(ids)
+
+    def metadata(self, ids: Sequence[str]) -> list[Mapping[str, Value]]:
+        """The metadata of candidates; see `Index.metadata`."""
+        return self._table.metadata_of(ids)
 
     def save(self) -> None:
         """Write the index as it is now over its folder, whole or not at all; files of others in it (a calibration) stay.
@@ -173,30 +168,20 @@ class FaissIndex:
         self._check_open()
         if self.added or self.deleted:
             self._measure_again()
-        with alone(self._path):
-            if self.seal is not None:
-                check_unchanged(self._path, self.seal)
-            ours = {MANIFEST, *self._manifest.files}
-            others = [path for path in self._path.iterdir() if path.name not in ours] if self._path.is_dir() else []
-            written = self.write(self._path, overwrite=True, kept=others)
+        with replaced(self._path, self._manifest, seal=self.seal) as folder:
+            written = self.write(folder)
         self.seal = seal_of(written)
         self._manifest = self._manifest.model_copy(update={"files": written.files})
 
-    def write(self, path: Path, *, overwrite: bool, kept: Sequence[Path] = ()) -> IndexManifest:
-        """Write everything into a folder, and copies of `kept` beside it; the manifest with the hashes of all files of ours."""
-        # The path is written out where it goes up again: on the way to it stands what is replaced.
-        target = path.resolve() if ".." in path.parts else path
-        with whole_folder(target, overwrite=overwrite) as folder:
-            self._store.save(folder)
-            self._table.save(folder)
-            if self.queries is not None:
-                np.save(folder / _QUERIES, self.queries, allow_pickle=False)
-            since = {"words": self._manifest.words, "added": self.added, "deleted": self.deleted}
-            write_json(folder / _SETTINGS, {"config": self._settings.model_dump(mode="json"), "radius": self.radius, "self_test": since})
-            manifest = write_manifest(folder, self.manifest)
-            for other in kept:
-                (shutil.copytree if other.is_dir() else shutil.copy2)(other, folder / other.name)
-            return manifest
+    def write(self, folder: Path) -> IndexManifest:
+        """Write everything into an empty folder; the manifest with the hashes of all files."""
+        self._store.save(folder)
+        self._table.save(folder)
+        if self.queries is not None:
+            np.save(folder / _QUERIES, self.queries, allow_pickle=False)
+        since = {"words": self._manifest.words, "added": self.added, "deleted": self.deleted}
+        write_json(folder / _SETTINGS, {"config": self._settings.model_dump(mode="json"), "radius": self.radius, "self_test": since})
+        return write_manifest(folder, self.manifest)
 
     def close(self) -> None:
         """Let go of the memory map; a closed index answers no more."""
@@ -278,7 +263,8 @@ def build_faiss(request: BuildRequest) -> FaissIndex:
     index = FaissIndex(request.out, request.manifest(**_found(built)), config, table, built.store)
     index.queries = test.queries if config.method != "exact" and test.source == "queries" else None
     index.radius = built.radius
-    index.write(request.out, overwrite=request.overwrite)
+    with whole_folder(request.out, overwrite=request.overwrite) as folder:
+        index.write(folder)
     return open_faiss(request.out, read_manifest(request.out))
 
 

@@ -9,7 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from normwise.index.contents import Contents, Value, texts_hash
+from normwise.index.checks import Value
+from normwise.index.contents import Contents, texts_hash
 from normwise.index.row_hashes import row_hashes, sum_hashes
 
 _TOGETHER = 4096

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -152,24 +150,6 @@ def write_manifest(folder: Path, manifest: IndexManifest) -> IndexManifest:
 def seal_of(manifest: IndexManifest) -> str:
     """The hash that stands in `index.json` behind a manifest."""
     return _seal_of(manifest.model_dump(mode="json"))
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time write an index that exists: the folder above is locked, where the system can, until the end."""
-    try:
-        import fcntl
-
-        handle = os.open(folder.resolve().parent, os.O_RDONLY)
-    except (ImportError, OSError):  # Windows, and folders that may be entered but not read
-        yield
-        return
-    try:
-        with suppress(OSError):  # file systems without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def check_unchanged(folder: Path, seal: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,19 +9,18 @@ import numpy as np
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import whole_folder
 from normwise.core.index_records import IndexManifest, RecallRow
-from normwise.index.contents import check_queries
+from normwise.index.identity import new_identity, write_identity
 from normwise.index.opening import write_manifest
+from normwise.index.pgvector_claim import check_links, left_behind, settings_hash, table_name, tie_to_folder
 from normwise.index.pgvector_load import Load, load_rows, prepare_load
-from normwise.index.pgvector_register import count_rows, read_entry, remove_entry, table_exists, write_entry
+from normwise.index.pgvector_register import Entry, read_entry, remove_entry, table_exists, write_entry
 from normwise.index.pgvector_search import Asked, search_table
 from normwise.index.pgvector_server import PgServer, setting
 from normwise.index.pgvector_sql import (
     EFFORT_NAMES,
     MOST_EFFORT,
-    REGISTER,
     Layout,
     check_dimensions,
-    check_name,
     create_graph,
     drop_graphs,
     graph_options,
@@ -31,6 +29,7 @@ from normwise.index.pgvector_sql import (
     staging_name,
 )
 from normwise.index.pgvector_table import PgVectorIndex
+from normwise.index.questions import check_queries
 from normwise.index.request import BuildRequest
 from normwise.index.self_test import doubling, raise_effort
 from normwise.index.served import check_exact
@@ -50,56 +49,21 @@ def build_table(request: BuildRequest, server: PgServer) -> PgVectorIndex:
         WorkError: the server was lost or refused; run again, the build goes on where it stopped.
     """
     config, contents = request.config, request.contents
-    name = check_name(config.name if config.name is not None else request.out.resolve().name)
-    raw = not config.similarity.normalizes_candidate
-    check_dimensions(contents.dimensions, config.method, augmented=raw)
-    if config.method == "hnsw" and config.hnsw_construction < 2 * config.hnsw_links:
-        raise InputError(
-            f"construction_effort is {config.hnsw_construction} and links {config.hnsw_links}; "
-            "pgvector wants a construction_effort of at least twice the links: raise it, or lower links"
-        )
+    name = table_name(config, request.out)
+    check_dimensions(contents.dimensions, config.method, augmented=not config.similarity.normalizes_candidate)
+    check_links(config)
     with whole_folder(request.out, overwrite=request.overwrite) as folder:
         load = prepare_load(name, contents, contents.scored(config.similarity), request.log)
-        manifest = _there_already(request, server, load)
-        if manifest is None:
+        entry = left_behind(request, server, load)
+        if entry is None:
             load_rows(server, load, overwrite=request.overwrite)
-            manifest = _measure(request, server, load)
-            _publish(request, server, load, manifest)
-        manifest = write_manifest(folder, manifest)
-    return PgVectorIndex(server, name, manifest)
-
-
-def _settings_hash(request: BuildRequest, load: Load) -> str:
-    """What a table that answers queries was built from: contents and every setting but where it stands."""
-    settings = request.config.model_dump(mode="json", exclude={"url", "name"})
-    return f"{load.entry.fingerprint} {json.dumps(settings, sort_keys=True)}"
-
-
-def _there_already(request: BuildRequest, server: PgServer, load: Load) -> IndexManifest | None:
-    """Look at what has the name: the manifest of this very build, which was stopped before it wrote its folder, or None.
-
-    Raises:
-        InputError: a table that is not ours, or another index and no leave to replace it.
-    """
-    name = load.name
-    with server.transaction("while looking for the table") as connection:
-        entry = read_entry(connection, name, "ready") if table_exists(connection, REGISTER) else None
-        taken = table_exists(connection, name)
-        rows = count_rows(connection, name) if taken and entry is not None else 0
-    if entry is None and taken:
-        raise InputError(
-            f"{server.url.shown} has a table {name!r} that is no index of normwise: choose another name; no flag replaces such a table"
-        )
-    if entry is None or not taken:
-        return None
-    same = entry.fingerprint == _settings_hash(request, load) and entry.manifest is not None
-    if same and entry.corpus_vectors == entry.built_vectors and rows == entry.candidates and not request.overwrite:
-        request.log(f"table {name!r} had been built from the same vectors with the same settings: only its folder was missing")
-        found = {"model": request.model, "model_name": request.model_name, "location": server.url.shown}
-        return IndexManifest.from_json(str(entry.manifest)).model_copy(update=found)
-    if not request.overwrite:
-        raise InputError(f"{server.url.shown} has an index {name!r} already: pass --overwrite to replace it, or choose another name")
-    return None
+            entry = _publish(request, server, load, _measure(request, server, load))
+        own = {"model": request.model, "model_name": request.model_name, "location": server.url.shown}
+        write_identity(folder, str(entry.identity))
+        manifest = write_manifest(folder, IndexManifest.from_json(str(entry.manifest)).model_copy(update=own))
+        # Before the folder is in place: a build that is stopped in between leaves a table without a folder, never two with one.
+        tie_to_folder(server, name, str(entry.identity))
+    return PgVectorIndex(server, name, manifest, identity=entry.identity)
 
 
 def _measure(request: BuildRequest, server: PgServer, load: Load) -> IndexManifest:
@@ -120,7 +84,7 @@ def _measure(request: BuildRequest, server: PgServer, load: Load) -> IndexManife
     last = [row for row in tried if chosen.method == "exact" or row.graph == chosen.graph][-1]
     manifest = request.manifest(
         method=chosen.method,
-        graph=chosen.graph,
+        graph="none" if chosen.method == "exact" else chosen.graph,
         effort=effort,
         recall=last.recall,
         tried=tuple(tried),
@@ -199,7 +163,7 @@ def _words_of(tried: list[RecallRow], chosen: Layout, request: BuildRequest) -> 
     return f"{'; '.join(parts)}; target {config.recall_target:.3f}: {kept}."
 
 
-def _publish(request: BuildRequest, server: PgServer, load: Load, manifest: IndexManifest) -> None:
+def _publish(request: BuildRequest, server: PgServer, load: Load, manifest: IndexManifest) -> Entry:
     """Give the table its name and enter it as whole, in one transaction; what it replaces answers until then."""
     name, staging = load.name, staging_name(load.name)
     with server.transaction("while publishing the table", unlimited=True) as connection:
@@ -216,7 +180,9 @@ def _publish(request: BuildRequest, server: PgServer, load: Load, manifest: Inde
         remove_entry(connection, name, "loading")
         entry = replace(
             load.whole_entry,
-            fingerprint=_settings_hash(request, load),
+            fingerprint=settings_hash(request, load),
             manifest=manifest.model_copy(update={"files": {}}).to_json(),
+            identity=new_identity(),
         )
         write_entry(connection, name, "ready", entry)
+    return entry

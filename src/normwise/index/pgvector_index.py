@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import IndexManifest
+from normwise.index.identity import read_identity
 from normwise.index.protocol import Index
 from normwise.index.request import BuildRequest
 
@@ -22,9 +24,7 @@ def build_pgvector(request: BuildRequest) -> Index:
     from normwise.index.pgvector_build import build_table
     from normwise.index.pgvector_server import PgServer
 
-    if request.config.url is None:
-        raise InputError('engine pgvector needs url, as in url = "postgresql://user@host:5432/database"')
-    server = PgServer(request.config.url)
+    server = PgServer(_address(request.config))
     try:
         return build_table(request, server)
     except BaseException:
@@ -32,11 +32,30 @@ def build_pgvector(request: BuildRequest) -> Index:
         raise
 
 
+def check_pgvector(config: IndexConfig, out: Path, *, overwrite: bool) -> None:
+    """Refuse, before any work, what the PostgreSQL server would refuse after it.
+
+    Raises:
+        InputError: address, name, a server that does not let this user in, or another index of that name.
+        WorkError: the server is down, has no pgvector, or grants too little.
+        MissingExtraError: the driver is not installed.
+    """
+    _need_driver()
+    from normwise.index.pgvector_claim import check_table
+    from normwise.index.pgvector_server import PgServer
+
+    server = PgServer(_address(config))
+    try:
+        check_table(config, out, server, overwrite=overwrite)
+    finally:
+        server.close()
+
+
 def open_pgvector(folder: Path, manifest: IndexManifest, *, url: str | None) -> Index:
     """Open the table that a manifest names.
 
     Args:
-        folder: where the manifest is, for messages.
+        folder: where the manifest and the token of the build are.
         manifest: what was built.
         url: the address with its password; None takes the one in the manifest, and the password from PGPASSWORD or ~/.pgpass.
 
@@ -54,10 +73,16 @@ def open_pgvector(folder: Path, manifest: IndexManifest, *, url: str | None) -> 
         raise InputError(f"the index in {folder} does not say where its table is: build the index again")
     server = PgServer(address)
     try:
-        return PgVectorIndex(server, manifest.name, manifest)
+        return PgVectorIndex(server, manifest.name, manifest, identity=read_identity(folder))
     except BaseException:
         server.close()
         raise
+
+
+def _address(config: IndexConfig) -> str:
+    if config.url is None:
+        raise InputError('engine pgvector needs url, as in url = "postgresql://user@host:5432/database"')
+    return config.url
 
 
 def _need_driver() -> None:

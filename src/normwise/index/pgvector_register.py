@@ -10,15 +10,20 @@ from typing import Any
 import psycopg
 
 from normwise.core.errors import InputError, WorkError
+from normwise.index.identity import check_owner
 from normwise.index.pgvector_sql import REGISTER, named, run
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (str, int, float, bool)}
-_COLUMNS = "fingerprint, loaded, candidates, next_position, corpus_vectors, corpus_texts, built_vectors, largest_norm, kinds, manifest"
+_COLUMNS = (
+    "fingerprint, loaded, candidates, next_position, corpus_vectors, corpus_texts, built_vectors, largest_norm, kinds, manifest, "
+    "identity, built_at"
+)
 _TABLE = f"""CREATE TABLE IF NOT EXISTS {REGISTER} (
     name text NOT NULL, state text NOT NULL CHECK (state IN ('loading', 'ready')), fingerprint text NOT NULL,
     loaded bigint NOT NULL, candidates bigint NOT NULL, next_position bigint NOT NULL,
     corpus_vectors text NOT NULL, corpus_texts text, built_vectors text NOT NULL,
-    largest_norm double precision NOT NULL, kinds text NOT NULL, manifest text, PRIMARY KEY (name, state))"""
+    largest_norm double precision NOT NULL, kinds text NOT NULL, manifest text,
+    identity text, built_at text, PRIMARY KEY (name, state))"""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Entry:
         largest_norm: the largest norm when it was built.
         kinds: the type of each metadata key.
         manifest: the manifest as built, JSON; None while loading.
+        identity: the token that it shares with its folder; None while loading.
+        built_at: when that folder was written; None before.
     """
 
     fingerprint: str
@@ -48,6 +55,8 @@ class Entry:
     largest_norm: float
     kinds: Mapping[str, type]
     manifest: str | None = None
+    identity: str | None = None
+    built_at: str | None = None
 
 
 def make_register(connection: psycopg.Connection) -> None:
@@ -116,13 +125,13 @@ def ready_entry(connection: psycopg.Connection, name: str, *, where: str, lock: 
     return entry
 
 
-def check_whole(connection: psycopg.Connection, name: str, entry: Entry, *, built: str | None, where: str) -> None:
-    """Check that a table is the one that a manifest describes, with as many rows as the register says.
+def check_whole(connection: psycopg.Connection, name: str, entry: Entry, *, identity: str | None, where: str) -> None:
+    """Check that a table is the one that a folder was built with, with as many rows as the register says.
 
     Raises:
-        WorkError: it was built from other vectors, is gone, or rows came or went behind our back.
+        WorkError: it was built anew, is gone, or rows came or went behind our back.
     """
-    check_same(entry, name, built=built, where=where)
+    check_same(entry, name, identity=identity, where=where)
     if not table_exists(connection, name):
         raise WorkError(f"table {name!r} at {where} is gone, though the register names it: build the index again with --overwrite")
     rows = count_rows(connection, name)
@@ -133,17 +142,13 @@ def check_whole(connection: psycopg.Connection, name: str, entry: Entry, *, buil
         )
 
 
-def check_same(entry: Entry, name: str, *, built: str | None, where: str) -> None:
-    """Check that a table was built from the vectors that a manifest names.
+def check_same(entry: Entry, name: str, *, identity: str | None, where: str) -> None:
+    """Check that a table belongs to the folder with this token.
 
     Raises:
-        WorkError: from others.
+        WorkError: another build has replaced it.
     """
-    if entry.built_vectors != built:
-        raise WorkError(
-            f"table {name!r} at {where} was built from other vectors than this index folder says: "
-            "open the folder of that build, or build the index again under another name"
-        )
+    check_owner(f"table {name!r} at {where}", identity=entry.identity, own=identity, built_at=entry.built_at)
 
 
 def kinds_text(kinds: Mapping[str, type]) -> str:

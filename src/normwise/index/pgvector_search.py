@@ -10,7 +10,7 @@ import numpy as np
 import psycopg
 from pgvector import Vector
 
-from normwise.index.contents import Value
+from normwise.index.checks import Value
 from normwise.index.load_contents import json_object
 from normwise.index.pgvector_sql import Layout, named, near_statement, run, search_statement, settings_for
 from normwise.index.served import SPARE, Hit, rounding, settled_keys

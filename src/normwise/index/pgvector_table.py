@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import psycopg
 
 from normwise.core.contents_hash import contents_hash
-from normwise.core.errors import InputError
 from normwise.core.index_records import IndexManifest
 from normwise.core.similarity import Similarity
-from normwise.index.contents import (
-    Known,
-    Value,
-    check_contents,
-    check_k,
-    check_known_ids,
-    check_new_ids,
-    check_queries,
-    check_where,
-)
+from normwise.index.checks import Value
+from normwise.index.contents import Known, check_contents
 from normwise.index.pgvector_load import copy_rows, load_chunks, prepare_load
 from normwise.index.pgvector_register import Entry, check_same, check_whole, ready_entry, write_entry
 from normwise.index.pgvector_search import TOGETHER, Asked, search_table
 from normwise.index.pgvector_server import PgServer
 from normwise.index.pgvector_sql import EFFORT_NAMES, Layout, create_graph, drop_graphs, named, run
 from normwise.index.protocol import Found, Where
+from normwise.index.questions import check_k, check_known_ids, check_new_ids, check_present, check_queries, check_where
 from normwise.index.row_hashes import sum_hashes
 from normwise.index.served import Hit, found_of, manifest_now
 
@@ -39,17 +32,18 @@ class PgVectorIndex:
         server: where the table is.
         name: its name.
         manifest: as the index was built.
+        identity: the token of its folder.
 
     Raises:
         InputError: the server does not let this user in, or holds no such index, or a half-loaded one.
         WorkError: the server is down, or the table is not the one that was built.
     """
 
-    def __init__(self, server: PgServer, name: str, manifest: IndexManifest) -> None:
-        self._server, self._name, self._built = server, name, manifest
+    def __init__(self, server: PgServer, name: str, manifest: IndexManifest, *, identity: str | None) -> None:
+        self._server, self._name, self._built, self._identity = server, name, manifest, identity
         with server.transaction("while opening the index") as connection:
             entry = ready_entry(connection, name, where=self._where)
-            check_whole(connection, name, entry, built=manifest.corpus_vectors, where=self._where)
+            check_whole(connection, name, entry, identity=identity, where=self._where)
         self._manifest = _now(manifest, entry)
 
     @property
@@ -133,10 +127,20 @@ class PgVectorIndex:
         with self._server.transaction("while reading texts") as connection:
             self._entry(connection)
             rows = self._rows_of(connection, ids)
-        for name in ids:
-            if name not in rows:
-                raise InputError(f"ids: {name!r:.80} is not in the index")
+        check_present(ids, rows)
         return [rows[name] for name in ids]
+
+    def metadata(self, ids: Sequence[str]) -> list[Mapping[str, Value]]:
+        """The metadata of candidates; see `Index.metadata`."""
+        with self._server.transaction("while reading metadata") as connection:
+            kinds = self._entry(connection).kinds
+            rows = self._rows_of(connection, ids, column="metadata")
+        check_present(ids, rows)
+        # JSON knows one kind of number: 3.0 may come back as 3.
+        return [{key: kinds[key](value) for key, value in (rows[name] or {}).items()} for name in ids]
+
+    def save(self) -> None:
+        """Nothing: every change is in the table when the call that makes it returns."""
 
     def close(self) -> None:
         """Let go of the connection; the next call opens another."""
@@ -153,17 +157,21 @@ class PgVectorIndex:
     def _entry(self, connection: psycopg.Connection, *, lock: bool = False) -> Entry:
         """What the register says now; somebody may have built another index under this name meanwhile."""
         entry = ready_entry(connection, self._name, where=self._where, lock=lock)
-        check_same(entry, self._name, built=self._built.corpus_vectors, where=self._where)
+        check_same(entry, self._name, identity=self._identity, where=self._where)
         self._manifest = _now(self._built, entry)
         return entry
 
     def _layout(self, entry: Entry) -> Layout:
-        return Layout(self._name, self._built.dimensions, self._built.method, self._built.graph, entry.largest_norm)
+        built = self._built
+        graph = built.graph
+        if built.method == "exact":
+            graph = "directions" if Similarity(built.similarity).normalizes_candidate else "inner product"
+        return Layout(self._name, built.dimensions, built.method, graph, entry.largest_norm)
 
-    def _rows_of(self, connection: psycopg.Connection, ids: Sequence[str]) -> dict[str, str | None]:
-        """Ids that the table holds, with their texts; what can be no id of ours is not there."""
+    def _rows_of(self, connection: psycopg.Connection, ids: Sequence[str], *, column: str = "text") -> dict[str, Any]:
+        """Ids that the table holds, with their texts or metadata; what can be no id of ours is not there."""
         names = [name for name in ids if isinstance(name, str) and _storable(name)]
-        statement = named("SELECT id, text FROM {} WHERE id = ANY(%s)", self._name)
+        statement = named("SELECT id, {} FROM {} WHERE id = ANY(%s)", column, self._name)
         return dict(run(connection, statement, names).fetchall())
 
 

@@ -80,6 +80,22 @@ class Index(Protocol):
         """The texts of candidates, where the index was given them."""
         ...
 
+    def metadata(self, ids: Sequence[str]) -> list[Mapping[str, str | int | float | bool]]:
+        """The metadata of candidates, each value of the type that it was given with; empty where there are none.
+
+        Raises:
+            InputError: an id is not there.
+        """
+        ...
+
+    def save(self) -> None:
+        """Put what `add` and `delete` changed into the folder; nothing is left to do where a server has it already.
+
+        Raises:
+            WorkError: the disk refused, or somebody else has saved since this one was opened; the folder is as it was.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of files and connections."""
         ...

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,26 +11,26 @@ from qdrant_client import QdrantClient, models
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import whole_folder
 from normwise.core.index_records import IndexManifest, Method, RecallRow
-from normwise.index.contents import check_queries
+from normwise.index.identity import new_identity, write_identity
 from normwise.index.load_contents import LoadContents
 from normwise.index.opening import write_manifest
+from normwise.index.qdrant_claim import Work, collection_name, collection_of, left_behind, name_of, tie_to_folder
 from normwise.index.qdrant_collection import (
     MOST_DIMENSIONS,
     Entry,
-    check_collection_name,
     chunk_rows,
     count_points,
     create_collection,
     index_fields,
     kinds_of,
     put_points,
-    read_entry,
     write_entry,
 )
 from normwise.index.qdrant_local import write_points
 from normwise.index.qdrant_opened import QdrantIndex
 from normwise.index.qdrant_search import Asked, search_collection
 from normwise.index.qdrant_server import LOCAL, QdrantServer
+from normwise.index.questions import check_queries
 from normwise.index.request import BuildRequest
 from normwise.index.self_test import doubling, raise_effort
 from normwise.index.served import Hit, check_exact
@@ -41,17 +38,6 @@ from normwise.index.served import Hit, check_exact
 _FIRST_EFFORT, _MOST_EFFORT = 16, 2048
 # How long a graph that does not appear is waited for, and how long one that grows may take without a sign of it.
 _NO_GRAPH_SECONDS, _STUCK_SECONDS, _LOOK_SECONDS = 5.0, 600.0, 0.2
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A build under way: `name` is what the alias will be, `collection` what holds the points."""
-
-    request: BuildRequest
-    server: QdrantServer
-    load: LoadContents
-    name: str
-    collection: str
 
 
 def build_collection(request: BuildRequest, server: QdrantServer) -> QdrantIndex:
@@ -62,100 +48,44 @@ def build_collection(request: BuildRequest, server: QdrantServer) -> QdrantIndex
         WorkError: the server was lost or refused; run again, the build goes on where it stopped.
     """
     config, contents = request.config, request.contents
-    name = check_collection_name(config.name if config.name is not None else request.out.resolve().name)
+    name = name_of(config, request.out)
     if contents.dimensions > MOST_DIMENSIONS:
         raise InputError(f"vectors have {contents.dimensions} dimensions; Qdrant takes at most {MOST_DIMENSIONS:,}: choose engine faiss")
     with whole_folder(request.out, overwrite=request.overwrite) as folder:
         load = LoadContents(contents, contents.scored(config.similarity))
-        work = _Work(request, server, load, name, _collection_name(request, server, load, name))
-        manifest = write_manifest(folder, _make(work, folder))
+        work = Work(request, server, load, name, collection_name(request, server, load, name))
+        manifest = _make(work, folder)
     return QdrantIndex(server, work.collection, manifest, folder=request.out)
 
 
-def collection_of(client: QdrantClient, name: str) -> str | None:
-    """The collection behind an alias; None where there is no such alias."""
-    return next((one.collection_name for one in client.get_aliases().aliases if one.alias_name == name), None)
-
-
-def _collection_name(request: BuildRequest, server: QdrantServer, load: LoadContents, name: str) -> str:
-    """What holds the points: named by contents and settings, so that a build that was stopped finds what it left."""
-    if server.local:
-        return name
-    own = f"{name}.{_settings_hash(request, load)[:16]}"
-    with server.calls("while looking for the collection") as client:
-        live = collection_of(client, name)
-    # What answers now goes on until its successor is whole.
-    return f"{own}+" if request.overwrite and live == own else own
-
-
-def _settings_hash(request: BuildRequest, load: LoadContents) -> str:
-    settings = request.config.model_dump(mode="json", exclude={"url", "name"})
-    return hashlib.sha256(f"{load.fingerprint} {json.dumps(settings, sort_keys=True)}".encode()).hexdigest()
-
-
-def _make(work: _Work, folder: Path) -> IndexManifest:
-    with work.server.calls("while loading") as client:
-        there = None if work.server.local else _there_already(client, work)
-        if there is not None:
-            return there
-        entry = _load(client, work)
-    manifest = _measure(work, entry)
-    entry = entry.model_copy(update={"state": "ready", "manifest": manifest.model_copy(update={"files": {}}).to_json()})
-    with work.server.calls("while publishing the collection") as client:
-        write_entry(client, work.collection, entry)
-        if work.server.local:
-            write_points(client, work.collection, entry, folder)
-        else:
-            _publish(client, work)
+def _make(work: Work, folder: Path) -> IndexManifest:
+    """Load, measure, publish and write the folder; its manifest."""
+    server = work.server
+    with server.calls("while loading") as client:
+        entry = None if server.local else left_behind(client, work)
+        loaded = _load(client, work) if entry is None else entry
+    if entry is None:
+        manifest = _measure(work, loaded).model_copy(update={"files": {}})
+        identity = None if server.local else new_identity()
+        entry = loaded.model_copy(update={"state": "ready", "manifest": manifest.to_json(), "identity": identity})
+        with server.calls("while publishing the collection") as client:
+            write_entry(client, work.collection, entry)
+            if server.local:
+                write_points(client, work.collection, entry, folder)
+            else:
+                _publish(client, work)
+    own = {"model": work.request.model, "model_name": work.request.model_name}
+    if entry.identity is not None:
+        write_identity(folder, entry.identity)
+    manifest = write_manifest(folder, IndexManifest.from_json(str(entry.manifest)).model_copy(update=own))
+    if not server.local:
+        # Before the folder is in place: a build that is stopped in between leaves a collection without a folder, never two with one.
+        with server.calls("while noting that the index is whole") as client:
+            tie_to_folder(client, work, entry)
     return manifest
 
 
-def _there_already(client: QdrantClient, work: _Work) -> IndexManifest | None:
-    """Look at what has the name: the manifest of this very build, which was stopped before it wrote its folder, or None.
-
-    Raises:
-        InputError: a collection that is not ours, another index and no leave to replace it, or half a load of other contents.
-    """
-    name, request, where = work.name, work.request, work.server.where
-    live = collection_of(client, name)
-    if live is None and client.collection_exists(name):
-        raise InputError(
-            f"{where} has a collection {name!r} that is no index of normwise: choose another name; no flag replaces such a one"
-        )
-    if live is not None:
-        entry = read_entry(client, live)
-        if entry is None:
-            raise InputError(f"{where} has an alias {name!r} to a collection that is no index of normwise: choose another name")
-        whole = (
-            entry.candidates == count_points(client, live) and entry.corpus_vectors == entry.built_vectors and entry.manifest is not None
-        )
-        if live == work.collection and whole:
-            request.log(f"collection {name!r} had been built from the same vectors with the same settings: only its folder was missing")
-            found = {"model": request.model, "model_name": request.model_name}
-            return IndexManifest.from_json(str(entry.manifest)).model_copy(update=found)
-        if not request.overwrite:
-            raise InputError(f"{where} has an index {name!r} already: pass --overwrite to replace it, or choose another name")
-    _drop_other_loads(client, work)
-    return None
-
-
-def _drop_other_loads(client: QdrantClient, work: _Work) -> None:
-    """Throw away half-loaded collections of this name with other contents, where `overwrite` allows it."""
-    for one in client.get_collections().collections:
-        if not one.name.startswith(f"{work.name}.") or one.name == work.collection:
-            continue
-        entry = read_entry(client, one.name)
-        if entry is None or entry.state != "loading" or entry.settings != work.name:
-            continue
-        if not work.request.overwrite:
-            raise InputError(
-                f"index {work.name!r} at {work.server.where} is half loaded with other contents or settings: "
-                "run the build that began it, pass --overwrite to throw its points away, or choose another name"
-            )
-        client.delete_collection(one.name)
-
-
-def _load(client: QdrantClient, work: _Work) -> Entry:
+def _load(client: QdrantClient, work: Work) -> Entry:
     """Fill the collection, from where an earlier try of the same build stopped."""
     contents, config = work.request.contents, work.request.config
     entry = Entry(
@@ -192,7 +122,7 @@ def _load(client: QdrantClient, work: _Work) -> Entry:
     return entry
 
 
-def _measure(work: _Work, entry: Entry) -> IndexManifest:
+def _measure(work: Work, entry: Entry) -> IndexManifest:
     """Raise the effort of the graph, where there is one, until the target is met; else the index is exact."""
     request, config = work.request, work.request.config
     tried: list[RecallRow] = []
@@ -218,6 +148,7 @@ def _measure(work: _Work, entry: Entry) -> IndexManifest:
     manifest = request.manifest(
         method=method,
         effort=effort,
+        **({"graph": "none"} if method == "exact" else {}),
         recall=tried[-1].recall,
         tried=tuple(tried),
         words=" ".join(words),
@@ -228,7 +159,7 @@ def _measure(work: _Work, entry: Entry) -> IndexManifest:
     return manifest
 
 
-def _graph_appears(work: _Work) -> bool:
+def _graph_appears(work: Work) -> bool:
     """Wait until the server has done what it does in the background; whether a graph came of it."""
     started = changed = time.monotonic()
     before = -1
@@ -250,7 +181,7 @@ def _graph_appears(work: _Work) -> bool:
         time.sleep(_LOOK_SECONDS)
 
 
-def _row(work: _Work, entry: Entry, method: Method, effort: dict[str, int]) -> RecallRow:
+def _row(work: Work, entry: Entry, method: Method, effort: dict[str, int]) -> RecallRow:
     """Measure one effort, or exact search, which has to find the best."""
     request = work.request
     cosine = request.config.similarity.normalizes_candidate
@@ -271,7 +202,7 @@ def _row(work: _Work, entry: Entry, method: Method, effort: dict[str, int]) -> R
     return row
 
 
-def _publish(client: QdrantClient, work: _Work) -> None:
+def _publish(client: QdrantClient, work: Work) -> None:
     """Point the name at the whole collection in one step, and drop what it pointed at before."""
     before = collection_of(client, work.name)
     steps: list[models.CreateAliasOperation | models.DeleteAliasOperation] = []

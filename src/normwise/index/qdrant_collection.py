@@ -10,7 +10,7 @@ from qdrant_client import QdrantClient, models
 
 from normwise.core.errors import InputError
 from normwise.core.records import Record
-from normwise.index.contents import Value
+from normwise.index.checks import Value
 from normwise.index.load_contents import LoadContents
 
 Condition = models.FieldCondition
@@ -31,7 +31,8 @@ class Entry(Record):
 
     `state` is "loading" until everything is in it. An addition is marked (`adding`) before its first point and unmarked after
     its last: one that was cut off is taken back, since its points have positions from `next_position` on. A deletion names
-    its points (`leaving`) first: one that was cut off is finished.
+    its points (`leaving`) first: one that was cut off is finished. `identity` is the token that a server's collection shares with
+    its folder, `built_at` the time when that was written.
     """
 
     state: Literal["loading", "ready"] = "loading"
@@ -47,6 +48,8 @@ class Entry(Record):
     adding: bool = False
     leaving: tuple[str, ...] = ()
     manifest: str | None = None
+    identity: str | None = None
+    built_at: str | None = None
 
     @property
     def types(self) -> dict[str, type]:
@@ -164,6 +167,17 @@ def conditions(where: Mapping[str, Value], entry: Entry) -> list[Condition]:
         else:
             found.append(Condition(key=places[key], match=models.MatchValue(value=value)))
     return found
+
+
+def metadata_fields(entry: Entry) -> list[str]:
+    """The fields of the payload that hold metadata."""
+    return [_field(place) for place in range(len(entry.kinds))]
+
+
+def metadata_of(payload: Mapping[str, Any], entry: Entry) -> dict[str, Value]:
+    """The metadata in a payload; JSON knows one kind of number, so that each value gets its type back."""
+    fields = ((key, name, _field(place)) for place, (key, name) in enumerate(entry.kinds))
+    return {key: _KINDS[name](payload[field]) for key, name, field in fields if field in payload}
 
 
 def drop_from(client: QdrantClient, collection: str, position: int) -> None:

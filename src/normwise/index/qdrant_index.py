@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import IndexManifest
 from normwise.index.protocol import Index
 from normwise.index.request import BuildRequest
@@ -30,6 +31,25 @@ def build_qdrant(request: BuildRequest) -> Index:
         raise
 
 
+def check_qdrant(config: IndexConfig, out: Path, *, overwrite: bool) -> None:
+    """Refuse, before any work, what the Qdrant server at `url` would refuse after it.
+
+    Raises:
+        InputError: address, name, a server that does not take the key, or another index of that name.
+        WorkError: the server is down or too old.
+        MissingExtraError: the client is not installed.
+    """
+    _need_client()
+    from normwise.index.qdrant_claim import check_collection
+    from normwise.index.qdrant_server import QdrantServer
+
+    server = QdrantServer(config.url)
+    try:
+        check_collection(config, out, server, overwrite=overwrite)
+    finally:
+        server.close()
+
+
 def open_qdrant(folder: Path, manifest: IndexManifest, *, url: str | None) -> Index:
     """Open the collection that a manifest names, or local mode with what is in the folder.
 
@@ -44,7 +64,7 @@ def open_qdrant(folder: Path, manifest: IndexManifest, *, url: str | None) -> In
         MissingExtraError: the client is not installed.
     """
     _need_client()
-    from normwise.index.qdrant_build import collection_of
+    from normwise.index.qdrant_claim import collection_of
     from normwise.index.qdrant_local import read_points
     from normwise.index.qdrant_opened import QdrantIndex
     from normwise.index.qdrant_server import QdrantServer

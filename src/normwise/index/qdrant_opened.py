@@ -12,21 +12,13 @@ from qdrant_client.http.exceptions import UnexpectedResponse
 
 from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError, WorkError
-from normwise.core.files import whole_folder
 from normwise.core.index_records import IndexManifest
 from normwise.core.similarity import Similarity
-from normwise.index.contents import (
-    Known,
-    Value,
-    check_contents,
-    check_k,
-    check_known_ids,
-    check_new_ids,
-    check_queries,
-    check_where,
-)
+from normwise.index.checks import Value
+from normwise.index.contents import Known, check_contents
+from normwise.index.identity import check_owner, read_identity
 from normwise.index.load_contents import LoadContents
-from normwise.index.opening import write_manifest
+from normwise.index.opening import seal_of, write_manifest
 from normwise.index.protocol import Found, Where
 from normwise.index.qdrant_collection import (
     Entry,
@@ -37,6 +29,8 @@ from normwise.index.qdrant_collection import (
     drop_points,
     index_fields,
     kinds_of,
+    metadata_fields,
+    metadata_of,
     point_id,
     put_points,
     read_entry,
@@ -45,7 +39,9 @@ from normwise.index.qdrant_collection import (
 from normwise.index.qdrant_local import write_points
 from normwise.index.qdrant_search import Asked, search_collection
 from normwise.index.qdrant_server import QdrantServer
+from normwise.index.questions import check_k, check_known_ids, check_new_ids, check_present, check_queries, check_where
 from normwise.index.row_hashes import sum_hashes
+from normwise.index.saving import replaced
 from normwise.index.served import found_of, manifest_now
 
 _NOT_FOUND = 404
@@ -62,7 +58,7 @@ class QdrantIndex:
         server: the engine.
         collection: its collection.
         manifest: as the index was built.
-        folder: where local mode saves to.
+        folder: where local mode saves to, and where the token of a server's index is.
 
     Raises:
         InputError: no such collection, one that is none of ours, or a half-loaded one.
@@ -71,6 +67,7 @@ class QdrantIndex:
 
     def __init__(self, server: QdrantServer, collection: str, manifest: IndexManifest, *, folder: Path) -> None:
         self._server, self._collection, self._built, self._folder = server, collection, manifest, folder
+        self._identity = None if server.local else read_identity(folder)
         with server.calls("while opening the index") as client:
             entry = self._repaired(client, self._entry(client))
             points = count_points(client, collection)
@@ -178,19 +175,21 @@ class QdrantIndex:
         """The texts of candidates, where the index was given them."""
         with self._server.calls("while reading texts") as client:
             payloads = self._payloads(client, ids)
-        for name in ids:
-            if name not in payloads:
-                raise InputError(f"ids: {name!r:.80} is not in the index")
+        check_present(ids, payloads)
         return [payloads[name].get("text") for name in ids]
 
-    def save(self) -> None:
-        """Write an index in local mode as it is now over its folder, whole or not at all; a server has everything already.
+    def metadata(self, ids: Sequence[str]) -> list[Mapping[str, Value]]:
+        """The metadata of candidates; see `Index.metadata`."""
+        with self._server.calls("while reading metadata") as client:
+            entry = self._entry(client)
+            payloads = self._payloads(client, ids, fields=metadata_fields(entry))
+        check_present(ids, payloads)
+        return [metadata_of(payloads[name], entry) for name in ids]
 
-        Raises:
-            WorkError: the disk refused; the folder is as it was.
-        """
+    def save(self) -> None:
+        """Write an index in local mode as it is now over its folder; see `Index.save`."""
         if self._server.local:
-            with whole_folder(self._folder, overwrite=True) as folder, self._server.calls("while saving") as client:
+            with replaced(self._folder, self._built, seal=seal_of(self._built)) as folder, self._server.calls("while saving") as client:
                 write_points(client, self._collection, self._entry(client), folder)
                 manifest = write_manifest(folder, self._manifest)
             self._built = self._manifest = manifest
@@ -212,11 +211,8 @@ class QdrantIndex:
             raise InputError(f"collection {name!r} at {where} is no index of normwise: open the folder of an index that is there")
         if entry.state == "loading":
             raise InputError(f"collection {name!r} at {where} is half loaded: run the same build again, and it goes on where it stopped")
-        if entry.built_vectors != self._built.corpus_vectors and not self._server.local:
-            raise WorkError(
-                f"collection {name!r} at {where} was built from other vectors than this index folder says: "
-                "open the folder of that build, or build the index again under another name"
-            )
+        if not self._server.local:
+            check_owner(f"collection {self._built.name!r} at {where}", identity=entry.identity, own=self._identity, built_at=entry.built_at)
         return entry
 
     def _repaired(self, client: QdrantClient, entry: Entry) -> Entry:
@@ -231,13 +227,13 @@ class QdrantIndex:
         write_entry(client, self._collection, whole)
         return whole
 
-    def _payloads(self, client: QdrantClient, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _payloads(self, client: QdrantClient, ids: Sequence[str], *, fields: Sequence[str] = ("hash", "text")) -> dict[str, dict[str, Any]]:
         """What stands beside the vectors of ids, those that are there; what can be no id of ours is not."""
         names = [name for name in ids if isinstance(name, str) and not any(0xD800 <= ord(letter) < 0xE000 for letter in name)]
         found: dict[str, dict[str, Any]] = {}
         for start in range(0, len(names), _RETRIEVED):
             points = [point_id(name) for name in names[start : start + _RETRIEVED]]
-            for record in client.retrieve(self._collection, ids=points, with_payload=["id", "hash", "text"]):
+            for record in client.retrieve(self._collection, ids=points, with_payload=["id", *fields]):
                 payload = record.payload or {}
                 found[payload["id"]] = payload
         return found

@@ -23,7 +23,7 @@ def row_hashes(ids: Sequence[str], vectors: np.ndarray) -> np.ndarray:
     """
     # Adding 0 makes -0 and 0, which no score tells apart, one value.
     rows = np.ascontiguousarray(vectors + np.float32(0.0), dtype="<f4")
-    packed, size = rows.tobytes(), rows.shape[1] * rows.itemsize
+    packed, size = rows.data.cast("B"), rows.shape[1] * rows.itemsize
     hashes = b"".join(pair_hash(name, packed[row * size : (row + 1) * size]) for row, name in enumerate(ids))
     # The highest byte first, as the hexadecimal digits of a corpus hash have it.
     return np.frombuffer(hashes, dtype=np.uint8).reshape(len(ids), 32)[:, ::-1]

@@ -11,7 +11,8 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.index_records import RecallRow
 from normwise.core.similarity import Similarity
-from normwise.index.contents import Contents, check_queries
+from normwise.index.contents import Contents
+from normwise.index.questions import check_queries
 from normwise.theory.directions import exact_norms, normalize
 from normwise.theory.search import exact_top_k
 

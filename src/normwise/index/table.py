@@ -12,7 +12,9 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.files import read_json, write_text
 from normwise.core.index_records import NormStorage
-from normwise.index.contents import Contents, Known, Value
+from normwise.index.checks import Value
+from normwise.index.contents import Contents, Known
+from normwise.index.questions import check_present
 from normwise.index.row_hashes import row_hashes
 
 _HALF_SMALLEST, _HALF_LARGEST = 2.0**-14, 65504.0
@@ -67,6 +69,24 @@ class Table:
         self.metadata = [self.metadata[row] for row in kept]
         self.row_of = {name: row for row, name in enumerate(self.ids)}
         self._rows_by_value = {}
+
+    def texts_of(self, ids: Sequence[str]) -> list[str | None]:
+        """The texts of ids, None where there are none.
+
+        Raises:
+            InputError: an id is not there.
+        """
+        check_present(ids, self.row_of)
+        return [None if self.texts is None else self.texts[self.row_of[name]] for name in ids]
+
+    def metadata_of(self, ids: Sequence[str]) -> list[Mapping[str, Value]]:
+        """The metadata of ids, copied.
+
+        Raises:
+            InputError: an id is not there.
+        """
+        check_present(ids, self.row_of)
+        return [dict(self.metadata[self.row_of[name]]) for name in ids]
 
     def rows_where(self, where: Mapping[str, Value]) -> np.ndarray:
         """Ascending rows that have every one of these values."""
@@ -142,15 +162,3 @@ def stored_norms(norms: np.ndarray, storage: NormStorage) -> np.ndarray:
             f"{_HALF_SMALLEST:.2g}..{_HALF_LARGEST:.0f}: use float32"
         )
     return norms.astype(np.float16)
-
-
-def texts_of(texts: Sequence[str] | None, row_of: Mapping[str, int], ids: Sequence[str]) -> list[str | None]:
-    """The texts of ids, None where an index has none.
-
-    Raises:
-        InputError: an id is not there.
-    """
-    for name in ids:
-        if name not in row_of:
-            raise InputError(f"ids: {name!r:.80} is not in the index")
-    return [None if texts is None else texts[row_of[name]] for name in ids]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import PrivateAttr
+
 from normwise.core.errors import InputError
-from normwise.integrations import MissingLibraryError, hit_metadata, texts_at_hand
+from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand
 from normwise.workflows.search import Searcher
 
 try:
@@ -26,13 +28,19 @@ class NormwiseRetriever(BaseRetriever):
     """Documents of a normwise index, best first.
 
     Each document's metadata has `id`, `score`, `similarity`, `norm`, `probability` (None without a calibration), `abstain`
-    and `reason`. With `drop_abstained` the documents that are not to be trusted are left out, so that an empty list means
-    "I don't know". The asynchronous methods run the same search in a thread.
+    and `reason`, and what the document itself came with, unless it has one of these names.
+
+    With `drop_abstained` the documents that are not to be trusted are left out, so that an empty list means "I don't know". That
+    takes a calibration: without one that holds for the index as it is, or under a `where`, there is nothing to go by, and it is
+    an error. With `require_calibration=False` it is a warning, once, and a list that is not empty says nothing.
+
+    The asynchronous methods run the same search in a thread.
 
     Args:
         searcher: an open searcher over an index that holds texts; see `open`.
         k: how many documents per query, >= 1.
         drop_abstained: leave out what the calibration says not to trust.
+        require_calibration: whether `drop_abstained` without a calibration that judges the search is an error; if not, a warning.
         where: metadata that a document must have; see `Searcher.search`.
 
     Example:
@@ -42,13 +50,17 @@ class NormwiseRetriever(BaseRetriever):
     searcher: Any
     k: int = 10
     drop_abstained: bool = False
+    require_calibration: bool = True
     where: dict[str, Any] | None = None
+    _guard: Guard = PrivateAttr(default_factory=Guard)
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         if self.k < 1:
             raise InputError(f"k is {self.k}; expected at least 1 document per query")
         texts_at_hand(self.searcher)
+        if self.drop_abstained:
+            self._guard.check(self.searcher.why_not_calibrated, required=self.require_calibration)
 
     @classmethod
     def open(
@@ -59,6 +71,7 @@ class NormwiseRetriever(BaseRetriever):
         calibration: str | Path | None = None,
         k: int = 10,
         drop_abstained: bool = False,
+        require_calibration: bool = True,
         where: Where | None = None,
     ) -> Self:
         """Open an index and make a retriever of it.
@@ -69,18 +82,24 @@ class NormwiseRetriever(BaseRetriever):
             calibration: None looks for one; see `Searcher.open`.
             k: as above.
             drop_abstained: as above.
+            require_calibration: as above.
             where: as above.
 
         Raises:
-            InputError: as `Searcher.open`; k < 1; an index without texts.
+            InputError: as `Searcher.open`; k < 1; an index without texts; `drop_abstained` without a calibration.
         """
         searcher = Searcher.open(index, model=model, calibration=calibration)
-        return cls(searcher=searcher, k=k, drop_abstained=drop_abstained, where=None if where is None else dict(where))
+        settings = {"drop_abstained": drop_abstained, "require_calibration": require_calibration}
+        try:
+            return cls(searcher=searcher, k=k, where=None if where is None else dict(where), **settings)
+        except BaseException:
+            searcher.close()
+            raise
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        hits = self.searcher.search([query], k=self.k, where=self.where).hits(0)
-        return [
-            Document(id=hit.id, page_content=hit.text or "", metadata=hit_metadata(hit))
-            for hit in hits
-            if not (self.drop_abstained and hit.abstain)
-        ]
+        found = self.searcher.search([query], k=self.k, where=self.where)
+        if self.drop_abstained:
+            self._guard.check(found.why_not_calibrated, required=self.require_calibration)
+        hits = [hit for hit in found.hits(0) if not (self.drop_abstained and hit.abstain)]
+        told = metadata_of_hits(self.searcher, hits)
+        return [Document(id=hit.id, page_content=hit.text or "", metadata=metadata) for hit, metadata in zip(hits, told, strict=True)]

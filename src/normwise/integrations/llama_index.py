@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from normwise.core.errors import InputError
-from normwise.integrations import MissingLibraryError, hit_metadata, texts_at_hand
+from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand
 from normwise.workflows.search import Searcher
 
 try:
@@ -23,20 +23,25 @@ if TYPE_CHECKING:
 class NormwiseRetriever(BaseRetriever):
     """Nodes of a normwise index, best first.
 
-    A node's score is the probability of being relevant where a calibration gives one, else the score under the index's
-    similarity; which of the two it is, its metadata tell: `id`, `score`, `similarity`, `norm`, `probability` (None without a
-    calibration), `abstain` and `reason`. Language models are shown none of these metadata. With `drop_abstained` the nodes
-    that are not to be trusted are left out, so that an empty list means "I don't know".
+    All nodes of a list are scored on one scale: the probability of being relevant where every one of them has one, else the
+    score under the index's similarity for all. Metadata hold both: `id`, `score`, `similarity`, `norm`, `probability` (None
+    where nobody knows), `abstain` and `reason`, and what the document itself came with, unless it has one of these
+    names. Language models are shown none of these metadata.
+
+    With `drop_abstained` the nodes that are not to be trusted are left out, so that an empty list means "I don't know". That
+    takes a calibration: without one that holds for the index as it is, or under a `where`, there is nothing to go by, and it is
+    an error. With `require_calibration=False` it is a warning, once, and a list that is not empty says nothing.
 
     Args:
         searcher: an open searcher over an index that holds texts; see `open`.
         k: how many nodes per query, >= 1.
         drop_abstained: leave out what the calibration says not to trust.
+        require_calibration: whether `drop_abstained` without a calibration that judges the search is an error; if not, a warning.
         where: metadata that a node must have; see `Searcher.search`.
         settings: what LlamaIndex's own retrievers take, such as `callback_manager`.
 
     Raises:
-        InputError: k < 1, or an index without texts.
+        InputError: k < 1; an index without texts; `drop_abstained` without a calibration.
 
     Example:
         `NormwiseRetriever.open("my-index", k=5, drop_abstained=True).retrieve("how do I sort a list?")`
@@ -48,13 +53,17 @@ class NormwiseRetriever(BaseRetriever):
         *,
         k: int = 10,
         drop_abstained: bool = False,
+        require_calibration: bool = True,
         where: Where | None = None,
         **settings: Any,
     ) -> None:
         if k < 1:
             raise InputError(f"k is {k}; expected at least 1 node per query")
         texts_at_hand(searcher)
-        self.searcher, self.k, self.drop_abstained, self.where = searcher, k, drop_abstained, where
+        self.searcher, self.k, self.where = searcher, k, where
+        self.drop_abstained, self.require_calibration, self._guard = drop_abstained, require_calibration, Guard()
+        if drop_abstained:
+            self._guard.check(searcher.why_not_calibrated, required=require_calibration)
         super().__init__(**settings)
 
     @classmethod
@@ -66,6 +75,7 @@ class NormwiseRetriever(BaseRetriever):
         calibration: str | Path | None = None,
         k: int = 10,
         drop_abstained: bool = False,
+        require_calibration: bool = True,
         where: Where | None = None,
     ) -> Self:
         """Open an index and make a retriever of it.
@@ -76,20 +86,29 @@ class NormwiseRetriever(BaseRetriever):
             calibration: None looks for one; see `Searcher.open`.
             k: as above.
             drop_abstained: as above.
+            require_calibration: as above.
             where: as above.
 
         Raises:
-            InputError: as `Searcher.open`; k < 1; an index without texts.
+            InputError: as `Searcher.open`; k < 1; an index without texts; `drop_abstained` without a calibration.
         """
-        return cls(Searcher.open(index, model=model, calibration=calibration), k=k, drop_abstained=drop_abstained, where=where)
+        searcher = Searcher.open(index, model=model, calibration=calibration)
+        try:
+            return cls(searcher, k=k, drop_abstained=drop_abstained, require_calibration=require_calibration, where=where)
+        except BaseException:
+            searcher.close()
+            raise
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        hits = self.searcher.search([query_bundle.query_str], k=self.k, where=self.where).hits(0)
+        found = self.searcher.search([query_bundle.query_str], k=self.k, where=self.where)
+        if self.drop_abstained:
+            self._guard.check(found.why_not_calibrated, required=self.require_calibration)
+        hits = [hit for hit in found.hits(0) if not (self.drop_abstained and hit.abstain)]
+        probable = [hit.probability for hit in hits if hit.probability is not None]
+        scores = probable if len(probable) == len(hits) else [hit.score for hit in hits]
         nodes = []
-        for hit in hits:
-            if self.drop_abstained and hit.abstain:
-                continue
-            metadata = hit_metadata(hit)
+        told = metadata_of_hits(self.searcher, hits)
+        for hit, score, metadata in zip(hits, scores, told, strict=True):
             hidden = list(metadata)
             node = TextNode(
                 id_=hit.id,
@@ -98,5 +117,5 @@ class NormwiseRetriever(BaseRetriever):
                 excluded_llm_metadata_keys=hidden,
                 excluded_embed_metadata_keys=hidden,
             )
-            nodes.append(NodeWithScore(node=node, score=hit.score if hit.probability is None else hit.probability))
+            nodes.append(NodeWithScore(node=node, score=score))
         return nodes

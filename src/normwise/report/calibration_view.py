@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from normwise.core.calibration_records import CalibrationReport, CalibratorRow, ExampleHit, NormGain, SignalRow, ThresholdRecord
+from normwise.core.calibration_records import CalibrationReport, CalibratorRow, ExampleHit, NormGain, SignalRow
 from normwise.core.records import Interval
 from normwise.report import words
 from normwise.report.calibration_plots import reliability_figure, risk_figure
-from normwise.report.calibration_words import CALIBRATORS, SIGNALS, calibrator_name
+from normwise.report.calibration_words import CALIBRATORS, GAINS, SIGNALS, calibrator_name, capital, without_headline
 from normwise.report.cells import markup, note_view
 from normwise.report.inspect_words import settle
 from normwise.report.svg import series_class, shorten
@@ -26,7 +26,6 @@ _METRICS = {
     "e_aurc": "E-AURC",
     "nauc": "nAUC",
 }
-_GAINS = {"e_aurc": "E-AURC", "aurc": "AURC", "nll": "NLL", "brier": "Brier score"}
 
 
 def calibration_view(report: CalibrationReport) -> dict[str, Any]:
@@ -37,10 +36,10 @@ def calibration_view(report: CalibrationReport) -> dict[str, Any]:
         "title": f"normwise: calibration of {settle(report.model) or 'vectors'} on {settle(report.data) or 'judged queries'}",
         "subject": subject,
         "usable": report.verdict.label == "usable",
-        "headline": _headline(threshold),
-        "reason": settle(report.verdict.text),
+        "headline": _headline(report),
+        "reason": settle(without_headline(report.verdict.text)),
         "facts": _facts(report),
-        "decision": _decision(threshold),
+        "decision": _decision(report),
         "reliability": _figure(reliability_figure(report.figures.bins)),
         "risk": _figure(risk_figure(report.figures.coverage, report.figures.risk, chosen_at=threshold.coverage if threshold else None)),
         "lines": [
@@ -49,14 +48,21 @@ def calibration_view(report: CalibrationReport) -> dict[str, Any]:
         ],
         "metrics": list(_METRICS.values()),
         "level": words.level_words(report.level),
-        "rows": [_row(row, chosen=row.name == report.chosen) for row in report.calibrators],
+        "tables": [
+            [
+                _row(row, chosen=row.name == report.chosen)
+                for row in report.calibrators
+                if (row.eligible or row.name == report.chosen) == may
+            ]
+            for may in (True, False)
+        ],
         "more": [_more(row) for row in report.calibrators],
         "coverages": sorted({key for row in report.calibrators for key in row.coverage_at_risk}, key=float),
         "risks": sorted({key for row in report.calibrators for key in row.risk_at_coverage}, key=float),
         "chosen": calibrator_name(report.chosen),
         "chosen_words": CALIBRATORS.get(report.chosen, ("", ""))[1],
         "gains": [_gain(gain) for gain in report.norm_gains or (report.norm_gain,)],
-        "gain_words": settle(report.norm_gain.words),
+        "gain_words": capital(settle(report.norm_gain.words)),
         "controls": _listed([settle(name) for name in report.norm_gain.controls]),
         "signals": [_signal(row) for row in report.signals],
         "errors": [_example(hit) for hit in report.figures.confident_errors],
@@ -66,9 +72,12 @@ def calibration_view(report: CalibrationReport) -> dict[str, Any]:
     }
 
 
-def _headline(threshold: ThresholdRecord | None) -> str:
+def _headline(report: CalibrationReport) -> str:
+    threshold = report.threshold
     if threshold is None:
-        return "No usable threshold exists on these data."
+        if report.precision_target is None or not _tells(report):
+            return "No usable threshold exists on these data."
+        return f"No usable threshold for a precision of {_percent(report.precision_target)} on these data."
     if threshold.inert == "rejects nothing":
         return f"Every query can be answered at a precision of {_percent(threshold.precision_target)}."
     return f"Answer from a probability of {_probability(threshold.probability)} on; below it, say “I don’t know”."
@@ -77,7 +86,7 @@ def _headline(threshold: ThresholdRecord | None) -> str:
 def _facts(report: CalibrationReport) -> list[dict[str, str]]:
     counts, threshold = report.queries, report.threshold
     facts = [
-        {"name": "Confidence", "value": calibrator_name(report.chosen), "detail": "the simplest within one standard error of the best"},
+        {"name": "Calibrator", "value": calibrator_name(report.chosen), "detail": _choice(report)},
         {
             "name": "Queries",
             "value": f"{counts.test:,}",
@@ -100,12 +109,29 @@ def _facts(report: CalibrationReport) -> list[dict[str, str]]:
     return facts
 
 
-def _decision(threshold: ThresholdRecord | None) -> str:
-    if threshold is None:
+def _choice(report: CalibrationReport) -> str:
+    """By which rule the chosen calibrator was chosen; it may be the best as well as the simplest."""
+    losses = {row.name: row.cv_nll for row in report.calibrators if row.eligible and row.cv_nll is not None}
+    also = "; also the best" if report.chosen in losses and losses[report.chosen] == min(losses.values()) else ""
+    return f"the simplest within one standard error of the best{also}"
+
+
+def _tells(report: CalibrationReport) -> bool:
+    """Whether the chosen probability tells right first hits from wrong ones: its whole AUROC interval lies above one half."""
+    own = next((row for row in report.calibrators if row.name == report.chosen), None)
+    interval = None if own is None else own.intervals.get("auroc")
+    return interval is not None and interval.ci_low is not None and interval.ci_low > 0.5
+
+
+def _decision(report: CalibrationReport) -> str:
+    threshold = report.threshold
+    if threshold is None and _tells(report):
         return (
-            "Nothing here tells right first hits from wrong ones well enough to promise a precision. "
-            "A number picked by eye would only seem to."
+            "The probability tells right first hits from wrong ones, but at no coverage do the test queries guarantee the precision that "
+            "was asked for. A number picked by eye would only seem to."
         )
+    if threshold is None:
+        return "Nothing here is known to tell right first hits from wrong ones. A number picked by eye would only seem to."
     return (
         f"The threshold comes from {settle(threshold.method)} testing on queries that fitted nothing: from the most confident on, "
         "answers are let in until the data no longer guarantee the target. The line in the second figure marks where that ends."
@@ -121,7 +147,7 @@ def _line_name(name: str) -> str:
         "oracle": "A perfect order: every right answer before every wrong one",
         "score": "The score alone",
         "score only": "The score alone",
-        "chosen": "The chosen confidence",
+        "chosen": "The chosen calibrator",
     }
     return known.get(name, settle(name))
 
@@ -164,7 +190,7 @@ def _gain(gain: NormGain) -> dict[str, Any]:
     missing = gain.delta is None or not math.isfinite(gain.delta)
     ends = [end for end in (interval.ci_low, interval.ci_high) if end is not None and math.isfinite(end)]
     return {
-        "metric": _GAINS.get(gain.metric, settle(gain.metric)),
+        "metric": GAINS.get(gain.metric, settle(gain.metric)),
         "cell": {
             "missing": missing,
             "mean": signed_four(gain.delta),
@@ -189,7 +215,8 @@ def _signal(row: SignalRow) -> dict[str, Any]:
     return {
         "name": settle(row.name),
         "what": settle(row.words) or SIGNALS.get(row.name, ""),
-        "similarity": settle(row.similarity or ""),
+        # A name that says it already need not say it twice.
+        "similarity": "" if (row.similarity or "") in row.name else settle(row.similarity or ""),
         "cell": _cell(row.auroc, Interval(mean=row.auroc, ci_low=row.ci_low, ci_high=row.ci_high)),
         "tells": tells if row.auroc is not None else words.NOT_MEASURED,
     }

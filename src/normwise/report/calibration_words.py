@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 CALIBRATORS: dict[str, tuple[str, str]] = {
     "softmax": ("Softmax", "largest softmax share of the scores at the training temperature; nothing is fitted"),
     "temperature": ("Temperature scaling", "softmax share at one fitted temperature"),
@@ -11,8 +13,8 @@ CALIBRATORS: dict[str, tuple[str, str]] = {
     "logistic_norm": ("Logistic + norms", "score, margin, log norms of query and first hit"),
     "logistic_controls": ("Logistic + controls", "score, margin, curves of length and frequency; no norm"),
     "logistic_controls_norm": ("Logistic + controls + norms", "all of these"),
-    "isotonic": ("Isotonic", "a rising step function on top of another confidence"),
-    "beta": ("Beta", "a rising curve of two or three numbers on top of another confidence"),
+    "isotonic": ("Isotonic", "a rising step function on top of another calibrator"),
+    "beta": ("Beta", "a rising curve of two or three numbers on top of another calibrator"),
     "norm_reranking": ("Re-ranking by the norm", "score · ‖d‖^β"),
     "length_reranking": ("Re-ranking by length", "score · tokens^β: a control"),
     "frequency_reranking": ("Re-ranking by frequency", "score · count^β: a control"),
@@ -31,6 +33,37 @@ SIGNALS: dict[str, str] = {
     "entropy": "of the softmax at the temperature; less is more confident",
     "residual": "1 minus the softmax share of the first hit; less is more confident",
 }
+
+GAINS: dict[str, str] = {
+    "e_aurc": "E-AURC",
+    "aurc": "AURC",
+    "nll": "NLL",
+    "brier": "Brier score",
+    "e_aurc of shuffled norms": "E-AURC, shuffled norms (the check)",
+}
+
+# How verdicts begin that a headline says already: up to there they are left out below it.
+_SAID = re.compile(r"No usable threshold[^:]*: |Answer when the probability is [^:]*: ")
+
+
+def without_headline(text: str) -> str:
+    """A verdict without the words that stand in the headline above it.
+
+    Example:
+        >>> without_headline("Answer when the probability is 0.7 or more: precision is then at least 0.9.")
+        'Precision is then at least 0.9.'
+    """
+    return capital(_SAID.sub("", text, count=1) if _SAID.match(text) else text)
+
+
+def capital(text: str) -> str:
+    """The same text with a capital at its start.
+
+    Example:
+        >>> capital("the NLL")
+        'The NLL'
+    """
+    return text[:1].upper() + text[1:]
 
 
 def calibrator_name(name: str) -> str:

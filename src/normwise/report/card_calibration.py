@@ -82,7 +82,7 @@ def _threshold(report: CalibrationReport) -> str:
 
 
 def _table(rows: list[CalibratorRow], chosen: str) -> str:
-    lines = ["| confidence | " + " | ".join(_METRICS.values()) + " |", "|---|" + "---:|" * len(_METRICS)]
+    lines = ["| calibrator | " + " | ".join(_METRICS.values()) + " |", "|---|" + "---:|" * len(_METRICS)]
     for row in rows:
         name = f"**{_inline(calibrator_name(row.name))}** (chosen)" if row.name == chosen else _inline(calibrator_name(row.name))
         lines.append(f"| {name} | " + " | ".join(_cell(row, metric) for metric in _METRICS) + " |")

@@ -239,7 +239,10 @@ def _judged(
     chosen, best = choose(
         {name: losses[name] for name in runs if not bars[name]}, {name: fitted[name].parameters for name in runs}, judged.clusters
     )
-    words = f"{chosen}: the least held-out NLL ({losses[chosen].mean():.4f}) of {len(runs)} calibrators"
+    words = (
+        f"{chosen}: the simplest within one standard error of the best, and itself the best: the least held-out NLL "
+        f"({losses[chosen].mean():.4f}) of {len(runs)} calibrators"
+    )
     if chosen != best:
         words = (
             f"{chosen}: the simplest within one standard error of {best}, the best of {len(runs)} calibrators on held-out queries "
@@ -263,7 +266,7 @@ def _judged(
                 behind_se=error or 0.0,
                 accuracy=float(run.right.mean()),
                 eligible=not bars[name],
-                words=bars[name] or f"held-out NLL {behind.mean():+.4f} (standard error {error or 0.0:.4f}) to the best, {best}",
+                words=bars[name] or ("the best" if name == best else f"behind the best by {behind.mean():.4f} ± {error or 0.0:.4f}"),
                 held_out=_spread(run.confidence, usable),
                 held_order=_spread(run.order, usable),
             )

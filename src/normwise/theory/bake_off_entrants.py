@@ -120,7 +120,10 @@ def _softmax_entrants(judged: JudgedHits, setting: Setting) -> dict[str, Entrant
     known = {"query length": hits.query_lengths, "query frequency": hits.query_frequency}
     controls = tuple(name for name, values in known.items() if values is not None)
     found: dict[str, Entrant | str] = {
-        "softmax": "no training temperature is known",
+        "softmax": (
+            "the temperature that the model was trained with is not known, so the softmax at that temperature is left out "
+            "(temperature scaling fits its own)"
+        ),
         "temperature": Entrant("temperature", lambda training: TemperatureCalibrator.fit(training.rows)),
         "norm_temperature": "the norms of all queries are equal",
         "norm_temperature_controls": "neither lengths nor frequencies of queries are known",

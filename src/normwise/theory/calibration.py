@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from normwise.core.errors import InputError
 from normwise.core.problem_words import causes_of, words_of
 from normwise.core.records import Record
 from normwise.core.shapes import Bool, Int
+from normwise.theory.calibration_command import calibrate_command, model_source, vectors_source
 from normwise.theory.calibrators import AnyCalibrator
 from normwise.theory.hit_lists import HitLists
 from normwise.theory.logistic_calibrator import LogisticCalibrator
@@ -34,7 +34,7 @@ class Calibration(Record):
 
     It holds for one model, similarity, kind of search and corpus: see `check`. `lower_hits` None means that nobody knows how
     probable a hit after the first is. `threshold` None means that the verdict found none. `evidence` are figures of test
-    queries for the model card. `created` is an ISO date.
+    queries for the model card. `options` are those of the command that fitted it, as typed. `created` is an ISO date.
     """
 
     format: Literal[1] = FORMAT
@@ -48,6 +48,7 @@ class Calibration(Record):
     evidence: Mapping[str, float | None] = Field(default_factory=dict)
     model_name: str = ""
     data_name: str = ""
+    options: Mapping[str, str] = Field(default_factory=dict)
     created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}")
     versions: Mapping[str, str] = Field(default_factory=dict)
 
@@ -68,13 +69,15 @@ class Calibration(Record):
         base = getattr(self.calibrator, "base", self.calibrator)
         return getattr(base, "temperature", None) is not None
 
-    def check(self, now: Fingerprint) -> None:
+    def check(self, now: Fingerprint, *, index: str | None = None, model: str = "") -> None:
         """Refuse a search that is not the one this was fitted on.
 
         Two corpora are one where their texts or their vectors agree. A search may find more hits than the fit read, never fewer.
 
         Args:
             now: the model, similarity, kind of search, corpus and depth at hand.
+            index: folder of the index at hand, if there is one.
+            model: how the model at hand is named; "" where nobody knows, or it is the same.
 
         Raises:
             InputError: what differs, both values of it, and the command that fits a calibration for it.
@@ -90,8 +93,8 @@ class Calibration(Record):
         if now.depth < self.depth_needed:
             differing.append(f"the depth is {now.depth} hits per query, and this one reads {self.depth_needed}")
         if differing:
-            remedy = self._remedy(indexed=now.search != then.search)
-            raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. Fit one for what is at hand: {remedy}")
+            way = "Fit one for what is at hand" + (", where a search of the index finds it" if index is not None else "")
+            raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. {way}: {self._remedy(now, index, model)}")
 
     def apply(self, hits: HitLists) -> Applied:
         """Turn hits into probabilities, and say on which to abstain.
@@ -129,13 +132,25 @@ class Calibration(Record):
         probabilities[zero] = 0.0
         return Applied(order, probabilities, zero, self.threshold, self.verdict)
 
-    def _remedy(self, *, indexed: bool) -> str:
-        model, data = shlex.quote(self.model_name or "MODEL"), shlex.quote(self.data_name or "DATA")
-        if self.fingerprint.model == "vectors":
-            model = f"--vectors QUERIES.npy CORPUS.npy --similarity {self.fingerprint.similarity}"
+    def _remedy(self, now: Fingerprint, index: str | None, model: str) -> str:
+        then = self.fingerprint
+        index = "INDEX" if index is None and now.search != then.search else index
+        same = now.model == then.model
+        options = {
+            name: value
+            for name, value in self.options.items()
+            if (same or name not in {"--temperature", "--signals", "--depth"}) and (now.depth >= self.depth_needed or name != "--depth")
+        }
+        data = self.data_name
+        if now.model == "vectors" == then.model and now.search == "exact":
+            # Files have as many rows as the corpus that they were fitted on: for another one they are other files.
+            changed = _corpus_problem(now, then) is not None
+            source, data = vectors_source("" if changed else self.model_name, now.similarity), "" if changed else data
+        elif now.model == "vectors" and now.search == "exact":
+            source = vectors_source("", now.similarity)
         else:
-            model = f"--model {model}"
-        return f"normwise calibrate {model} --data {data}{' --index INDEX' if indexed else ''}"
+            source = model_source(model or (self.model_name if then.model != "vectors" else ""))
+        return calibrate_command(source, data=data, index=index, precision=self.target, confidence=self.confidence_level, options=options)
 
 
 @dataclass(frozen=True)
@@ -216,12 +231,13 @@ class Applied:
 _ZERO, _UNKNOWN, _NO_THRESHOLD = 4, 5, 6
 
 
-def parse_calibration(text: str | bytes, source: str) -> Calibration:
+def parse_calibration(text: str | bytes, source: str, *, again: str = "") -> Calibration:
     """Read a calibration, or say in words why it is none.
 
     Args:
         text: what `Calibration.to_json` wrote.
         source: the file that it came from, for the message.
+        again: the command that fits one, where it is known.
 
     Returns:
         The calibration, equal to what was written, bit by bit.
@@ -235,7 +251,8 @@ def parse_calibration(text: str | bytes, source: str) -> Calibration:
         ...
         normwise.core.errors.InputError: model/calibration.json is no JSON (line 1, column 2); was it cut off? ...
     """
-    again = "Fit it again: normwise calibrate"
+    # Nothing but a calibration is ever replaced.
+    again = f"Move it away and fit it again: {again or 'normwise calibrate'}"
     try:
         read = json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError) as problem:

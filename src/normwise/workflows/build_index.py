@@ -17,6 +17,7 @@ from normwise.core.search_records import IndexReport
 from normwise.data.documents import read_documents
 from normwise.data.opening import check_new_place, kind_of, user_path
 from normwise.index.build import build_index as build
+from normwise.index.build import check_engine
 from normwise.index.contents import check_beside
 from normwise.index.opening import check_out
 from normwise.workflows.change_index import check_not_current, naming, report_index
@@ -91,6 +92,7 @@ def build_index(
             check_beside(documents.ids, texts=documents.texts, metadata=documents.metadata or None)
         encoder = open_encoder(model)
         config = IndexConfig.read({**settings, "similarity": encoder.similarity.value}, source="build_index")
+        check_engine(config, out, overwrite=overwrite)
         asked = encoded_queries(encoder, queries, documents, seed=config.seed, batch_size=batch_size)
         own, name = _known_model(encoder)
         say(f"{encoder.name} encodes {len(documents):,} documents of {documents.source}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +23,6 @@ from normwise.workflows.calibrate_data import Asked, load_asked
 from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
 from normwise.workflows.calibrate_fit import Goal, fit_calibration
 from normwise.workflows.calibrate_material import (
-    VECTORS,
     AskHow,
     Material,
     ask_index,
@@ -79,7 +79,7 @@ def calibrate(
         seed: of every draw.
         batch_size: texts per forward pass.
         progress: show bars; None shows them on a terminal only.
-        out: file for the calibration; None writes `calibration.json` into a model folder of the user's.
+        out: file for the calibration; None writes `calibration.json` into a model folder of the user's, else into `index`.
         save: False writes no calibration anywhere.
         report: where to write the HTML page; None writes none.
         overwrite: replace an earlier page at `report`.
@@ -98,7 +98,9 @@ def calibrate(
     _check_temperature(temperature)
     named = str(model) if isinstance(model, str | Path) else None
     check_report(report, overwrite=overwrite)
-    output = _Output(_place(named, out=out, save=save, report=report), report, time.monotonic())
+    place = _place(named, out=out, save=save, report=report, index=index)
+    typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
+    output = _Output(place, report, typed, time.monotonic())
     if index is not None and limit_candidates is not None:
         raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
@@ -169,11 +171,13 @@ def calibrate_vectors(
     _check_temperature(temperature)
     parsed = parse_similarity(similarity)
     check_report(report, overwrite=overwrite)
-    output = _Output(_place(None, out=out, save=save, report=report), report, time.monotonic())
+    typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
+    output = _Output(_place(None, out=out, save=save, report=report), report, typed, time.monotonic())
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
     how = AskHow(temperature, depth, seed)
-    return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, (VECTORS, str(data)))
+    files = shlex.join((str(queries), str(candidates)))
+    return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, (files, str(data)))
 
 
 def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -199,15 +203,16 @@ def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Output:
-    """What is to be written where, and when the work began."""
+    """What is to be written where, what was typed beside model, data and aim, and when the work began."""
 
     place: Place
     page: Path | None
+    typed: Mapping[str, str]
     started: float
 
     def write(self, report: CalibrationReport, calibration: Calibration) -> CalibrationReport:
         """Write the calibration, the card's section and the page; return the report with their places."""
-        notes = write_calibration(self.place, calibration, report)
+        notes = write_calibration(self.place, calibration.model_copy(update={"options": self.typed}), report)
         whole = report.model_copy(
             update={
                 "notes": (*report.notes, *notes),
@@ -223,11 +228,31 @@ class _Output:
         return whole
 
 
-def _place(model: str | None, *, out: str | Path | None, save: bool, report: Path | None) -> Place:
-    place = choose_place(model, out=out, save=save)
+def _place(model: str | None, *, out: str | Path | None, save: bool, report: Path | None, index: str | Path | None = None) -> Place:
+    place = choose_place(model, out=out, save=save, index=index)
     if report is not None and place.file is not None and Path(report).resolve() == place.file.resolve():
         raise InputError(f"{report} is to hold the calibration and the page: give --out and --report different names")
     return place
+
+
+def _typed(
+    temperature: float | None,
+    depth: int | None,
+    signals: str | Sequence[str],
+    unanswerable: float | None,
+    limit_queries: int | None,
+    seed: int,
+) -> dict[str, str]:
+    """The options that differ from their defaults, so that a refusal elsewhere can say what to type."""
+    given = {
+        "--temperature": temperature,
+        "--depth": depth,
+        "--signals": None if signals == "auto" else signals if isinstance(signals, str) else ",".join(signals),
+        "--unanswerable": unanswerable,
+        "--limit-queries": limit_queries,
+        "--seed": seed or None,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:

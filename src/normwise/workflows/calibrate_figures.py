@@ -28,7 +28,7 @@ class Answers:
 
 
 def figures(test: JudgedHits, answers: Answers, describe: Callable[[int, int], tuple[str, str, str]]) -> CalibrationFigures:
-    """Return bins and curves of test queries, the most confident errors, and the most certain abstentions that were right.
+    """Return bins and curves of test queries, the most confident errors, and the least probable of the hits that were rightly abstained on.
 
     Args:
         test: B queries.
@@ -36,8 +36,8 @@ def figures(test: JudgedHits, answers: Answers, describe: Callable[[int, int], t
         describe: (row of the query, place of the hit) -> texts of query and hit and the hit's id between them.
 
     Returns:
-        At most `EXAMPLES` of each kind. A good abstention is one on a query whose first hit is wrong; without a threshold
-        there are none.
+        At most `EXAMPLES` of each kind: errors from the highest probability down, abstentions from the lowest up. A good
+        abstention is one on a query whose first hit is wrong; without a threshold all wrong ones are.
     """
     coverages = np.linspace(1.0 / _CURVE, 1.0, _CURVE)
     usable = test.hits.usable
@@ -50,8 +50,8 @@ def figures(test: JudgedHits, answers: Answers, describe: Callable[[int, int], t
     wrong = np.flatnonzero(~answers.right & usable)
     errors = wrong[np.argsort(-answers.probability[wrong], kind="stable")][:EXAMPLES]
     good = np.flatnonzero(answers.abstain & ~answers.right & usable)
-    # Those that a score alone would have trusted most teach most.
-    good = good[np.argsort(-test.hits.scores[good, 0], kind="stable")][:EXAMPLES]
+    # Of equal ones those that a score alone would have trusted most teach most.
+    good = good[np.lexsort((-test.hits.scores[good, 0], answers.probability[good]))][:EXAMPLES]
     return CalibrationFigures(
         bins=reliability_bins(answers.probability, answers.right),
         coverage=tuple(coverages.tolist()),

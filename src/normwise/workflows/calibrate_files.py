@@ -25,13 +25,14 @@ class Place:
     notes: tuple[str, ...]
 
 
-def choose_place(model: str | None, *, out: str | Path | None, save: bool) -> Place:
+def choose_place(model: str | None, *, out: str | Path | None, save: bool, index: str | Path | None = None) -> Place:
     """Decide before the work where the calibration goes, and refuse what would fail after it.
 
     Args:
         model: folder or hub id as the user gave it; None for bare vectors or an open encoder.
-        out: the file that the user names; None writes beside a model that is a folder of the user's, else nowhere.
+        out: the file that the user names; None writes beside a model that is a folder of the user's, else into the index, else nowhere.
         save: False writes nothing at all.
+        index: folder of the index that is calibrated on, if there is one.
 
     Returns:
         The place. The model's card gets a section only where the calibration lies beside it.
@@ -45,11 +46,14 @@ def choose_place(model: str | None, *, out: str | Path | None, save: bool) -> Pl
         return Place(None, None, ())
     folder = None if model is None else user_path(model, what="model")
     beside = folder is not None and kind_of(folder) == "folder"
+    notes = []
+    if out is None and not beside and index is not None:
+        out = user_path(index, what="index") / CALIBRATION_FILE
+        notes.append(f"the calibration goes to {out}, where a search of this index looks first, since the model is no folder of yours")
     if out is None and not beside:
         return Place(None, None, ("the calibration was not saved, since there is no model folder to put it in: name a file with --out",))
     file = user_path(out, what="out") if out is not None else Path(str(folder)) / CALIBRATION_FILE
     check_new_place(file)
-    notes = []
     if (kind := kind_of(file)) is not None:
         _check_ours(file, kind=kind)
         notes.append(f"the older calibration at {file} was replaced")

@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from normwise.core.calibration_records import CalibrationReport, CalibratorRow, QueryCounts, SignalRow
+from normwise.core.calibration_records import CalibrationReport, CalibratorRow, QueryCounts, SignalRow, ThresholdRecord
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
 from normwise.data.texts import printable
@@ -23,7 +23,7 @@ from normwise.theory.lower_hits import LowerHits
 from normwise.theory.norm_gain import norm_gains
 from normwise.theory.ranking import metrics_per_query
 from normwise.theory.selective_threshold import certified_threshold, decide
-from normwise.theory.selective_verdict import verdict
+from normwise.theory.selective_verdict import few_answers, passing_target, verdict
 from normwise.theory.signals import SIGNALS, signals
 from normwise.workflows.calibrate_data import Asked
 from normwise.workflows.calibrate_figures import Answers, figures
@@ -91,7 +91,7 @@ def fit_calibration(
         target=goal.precision,
         confidence_level=goal.confidence,
         grid=np.unique(np.quantile(winner.held_out[fit.hits.usable], np.linspace(0.0, 1.0, _THRESHOLDS + 1))),
-        clusters=test.clusters if np.unique(test.clusters).size < len(test) else None,
+        clusters=_grouped(test),
     )
     own = next(row for row in rows if row.name == chosen.kind)
     judgement = verdict(
@@ -101,6 +101,7 @@ def fit_calibration(
         confidence_level=goal.confidence,
         queries=len(test),
         right=int(right.sum()),
+        passing=_passing(fit, winner, goal) if threshold is None else None,
     )
     if judgement.label != "usable":
         threshold = None
@@ -119,13 +120,21 @@ def fit_calibration(
         norm_gains=gains,
         threshold=threshold,
         verdict=judgement,
+        precision_target=goal.precision,
         model=material.name,
         data=asked.name,
         similarity=material.similarity.value,
         temperature=material.temperature,
         fingerprint=material.fingerprint,
         figures=figures(test, Answers(probability, place, right, abstain), describe),
-        notes=(*asked.notes, *material.notes, *split.notes, *_zero_notes(judged, split.test, kept), *_choice_notes(found)),
+        notes=(
+            *asked.notes,
+            *material.notes,
+            *split.notes,
+            *_zero_notes(judged, split.test, kept),
+            *_choice_notes(found),
+            *_few_notes(threshold),
+        ),
     )
     calibration = Calibration(
         fingerprint=material.fingerprint,
@@ -231,6 +240,29 @@ def _counts(judged: JudgedHits, fit: np.ndarray, test: np.ndarray) -> QueryCount
         fit_clusters=np.unique(judged.clusters[fit]).size,
         test_clusters=np.unique(judged.clusters[test]).size,
     )
+
+
+def _passing(fit: JudgedHits, winner: Candidate, goal: Goal) -> float | None:
+    """The target that the queries of the fit would have passed, by their held-out probabilities."""
+    usable = fit.hits.usable
+    judged = fit.subset(usable)
+    return passing_target(
+        winner.held_out[usable],
+        chosen_right(judged, winner.held_order[usable]),
+        target=goal.precision,
+        confidence_level=goal.confidence,
+        clusters=_grouped(judged),
+    )
+
+
+def _grouped(judged: JudgedHits) -> np.ndarray | None:
+    """Clusters, where any holds more than one query."""
+    return judged.clusters if np.unique(judged.clusters).size < len(judged) else None
+
+
+def _few_notes(threshold: ThresholdRecord | None) -> list[str]:
+    words = None if threshold is None else few_answers(threshold)
+    return [] if words is None else [words]
 
 
 def _zero_notes(judged: JudgedHits, test: np.ndarray, kept: np.ndarray) -> list[str]:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.core.files import write_bytes
 from normwise.core.search_records import IndexReport
 from normwise.data.documents import Documents, read_documents
-from normwise.data.opening import kind_of, user_path
+from normwise.data.opening import user_path
 from normwise.data.texts import printable
 from normwise.index.opening import open_index
 from normwise.index.protocol import Index
-from normwise.theory.calibration import FILE as CALIBRATION
 from normwise.workflows.index_rows import Rows, encoded_rows, given_rows, read_ids
 from normwise.workflows.search_model import UNKNOWN, encoder_of
 
@@ -65,7 +63,7 @@ def add_to_index(
                 raise InputError(f"{index} was built with a model, which encodes what joins it: give data, and leave vectors out")
             rows = given_rows(vectors, ids=ids, data=data)
             _add(opened, rows)
-            _save(opened, index)
+            opened.save()
             return report_index(opened, index, changed=len(rows.ids), notes=rows.notes, started=start)
         if data is None:
             raise InputError("nothing to add: give data, or vectors for an index of bare vectors")
@@ -76,7 +74,7 @@ def add_to_index(
         _check_new(opened, documents)
         with encoded_rows(encoder, documents, batch_size=batch_size) as rows:
             _add(opened, rows)
-        _save(opened, index)
+        opened.save()
         return report_index(opened, index, changed=len(documents), notes=(*notes, *rows.notes), started=start)
 
 
@@ -101,7 +99,7 @@ def delete_from_index(index: str | Path, ids: str | Path | Sequence[str], *, url
     with _opened(index, url=url) as opened:
         _check_savable(opened, index)
         opened.delete(names)
-        _save(opened, index)
+        opened.save()
         return report_index(opened, index, changed=len(names), started=start)
 
 
@@ -171,7 +169,7 @@ def _opened(index: str | Path, *, url: str | None) -> Iterator[Index]:
 
 
 def _check_savable(index: Index, folder: str | Path) -> None:
-    if hasattr(index, "save"):
+    if index.manifest.location is None:
         check_not_current(user_path(folder, what="index"))
 
 
@@ -193,18 +191,3 @@ def _add(index: Index, rows: Rows) -> None:
         metadata=rows.metadata if manifest.metadata_keys else None,
     )
     index.add(kept.ids, kept.vectors, **kept.beside)
-
-
-def _save(index: Index, folder: str | Path) -> None:
-    """Put an embedded index back into its folder, which is replaced as a whole; servers keep what they are told at once.
-
-    A calibration in the folder stays: it no longer holds, and a search says so better than a file that is gone.
-    """
-    save = getattr(index, "save", None)
-    if save is None:
-        return
-    path = user_path(folder, what="index") / CALIBRATION
-    kept = path.read_bytes() if kind_of(path) == "file" else None
-    save()
-    if kept is not None:
-        write_bytes(path, kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
@@ -15,6 +15,7 @@ from normwise.data.opening import user_path
 from normwise.data.texts import text_problem
 from normwise.index.opening import open_index
 from normwise.index.protocol import Index, Where
+from normwise.report.words import counted
 from normwise.theory.directions import exact_norms
 from normwise.workflows.search_calibration import Fitted, Searched, find_calibration
 from normwise.workflows.search_judging import Query, calibrated, uncalibrated
@@ -122,7 +123,7 @@ class Searcher:
             where: metadata that a hit must have, all of it, by equality.
 
         Returns:
-            Columns of ids, scores, norms, probabilities and decisions; `hits(row)` gives them one by one.
+            Columns of ids, scores, norms, probabilities and decisions; `found[row]` gives the hits of a query one by one.
 
         Raises:
             InputError: an empty text, a vector of another width or with a value that is not finite, k < 1, an unknown key of
@@ -142,7 +143,7 @@ class Searcher:
             shown = calibrated(found, query, fitted.calibration, shown=wanted, candidates=size)
         notes = list(self._notes) if texts is not None else []
         if not where and wanted > size:
-            notes.append(f"k is {wanted:,}, and the index has {size:,} candidates: all of them are returned")
+            notes.append(f"k is {wanted:,}, and the index has {counted(size, 'candidate')}: all of them are returned")
         ids, scores, norms = (np.take_along_axis(values, shown.places, axis=1) for values in (found.ids, found.scores, found.norms))
         return SearchResult(
             ids=ids,
@@ -156,8 +157,17 @@ class Searcher:
             queries=texts,
             texts_of=self._index.texts if self.manifest.has_texts else None,
             why_not_calibrated=fitted.why_not,
+            verdict=_verdict_of(fitted),
             notes=tuple(notes),
         )
+
+    def metadata(self, ids: Sequence[str]) -> list[Mapping[str, str | int | float | bool]]:
+        """The metadata that candidates came with, by their ids; empty where there are none.
+
+        Raises:
+            InputError: an id is not there; WorkError: a server does not answer.
+        """
+        return self._index.metadata(ids)
 
     def close(self) -> None:
         """Let go of files and connections."""
@@ -192,6 +202,12 @@ class Searcher:
         vectors = self._encoder.encode_queries(texts, progress=False)
         reads = self.calibration is not None and self.calibration.needs_lengths
         return vectors, texts, text_lengths(self._encoder, texts) if reads else None
+
+
+def _verdict_of(fitted: Fitted) -> str:
+    """Why every hit abstains, where its calibration has no threshold."""
+    calibration = fitted.calibration
+    return "" if calibration is None or calibration.threshold is not None else calibration.verdict.text
 
 
 def _checked_texts(queries: Any) -> tuple[str, ...]:

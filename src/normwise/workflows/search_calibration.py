@@ -10,8 +10,7 @@ from normwise.core.errors import InputError
 from normwise.core.index_records import IndexManifest
 from normwise.data.opening import kind_of, reading, user_path
 from normwise.theory.calibration import FILE, Calibration, parse_calibration
-
-_HOW = "fit one with: normwise calibrate"
+from normwise.theory.calibration_command import calibrate_command, model_source, vectors_source
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,8 @@ class Fitted:
     place: str = ""
 
 
-def read_calibration(path: str | Path) -> Calibration:
-    """Read a `calibration.json`, or the one in a folder.
+def read_calibration(path: str | Path, *, again: str = "") -> Calibration:
+    """Read a `calibration.json`, or the one in a folder; `again` is the command that fits one, where it is known.
 
     Raises:
         InputError: no such file, or something else; the message names it.
@@ -42,9 +41,11 @@ def read_calibration(path: str | Path) -> Calibration:
     with reading(path):
         text = path.read_bytes()
     try:
-        return parse_calibration(text, str(path))
+        return parse_calibration(text, str(path), again=again)
     except RecursionError:
-        raise InputError(f"{path} is no calibration: it is nested too deep. Fit it again: normwise calibrate") from None
+        raise InputError(
+            f"{path} is no calibration: it is nested too deep. Move it away and fit it again: {again or 'normwise calibrate'}"
+        ) from None
 
 
 def fingerprint_of(manifest: IndexManifest, *, candidates: int, depth: int, model: str | None = None) -> Fingerprint:
@@ -93,7 +94,20 @@ class Searched:
         """
         fitted = calibration.fingerprint
         known = self.model_hash if fitted.model == self.model_hash else None
-        calibration.check(fingerprint_of(self.manifest, candidates=self.size, depth=fitted.depth, model=known))
+        now = fingerprint_of(self.manifest, candidates=self.size, depth=fitted.depth, model=known)
+        calibration.check(now, index=self._folder, model=self.model or "")
+
+    @property
+    def command(self) -> str:
+        """The command that fits a calibration for this index; DATA are judged queries that nobody has named yet."""
+        source = model_source(self.model or "")
+        if self.model is None and self.manifest.model == "vectors" and self.manifest.search_kind == "exact":
+            source = vectors_source("", self.manifest.similarity)
+        return calibrate_command(source, index=self._folder or "INDEX")
+
+    @property
+    def _folder(self) -> str | None:
+        return None if self.index is None else str(self.index)
 
 
 def find_calibration(named: str | Path | Calibration | None, searched: Searched) -> Fitted:
@@ -119,10 +133,14 @@ def find_calibration(named: str | Path | Calibration | None, searched: Searched)
         if folder is None or kind_of(folder / FILE) != "file":
             continue
         try:
-            calibration = read_calibration(folder / FILE)
+            calibration = read_calibration(folder / FILE, again=searched.command)
+        except InputError as error:
+            reasons.append(str(error))
+            continue
+        try:
             searched.check(calibration)
         except InputError as error:
-            reasons.append(f"{folder / FILE} does not hold here: {error}")
+            reasons.append(f"{folder / FILE}: {error}")
             continue
         return Fitted(calibration, place=str(folder / FILE))
-    return Fitted(None, "; ".join(reasons) or f"no {FILE} lies in the index or beside the model; {_HOW}")
+    return Fitted(None, "; ".join(reasons) or f"no {FILE} lies in the index or beside the model; fit one with: {searched.command}")

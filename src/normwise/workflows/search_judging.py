@@ -95,7 +95,7 @@ def calibrated(found: Found, query: Query, calibration: Calibration, *, shown: i
     def reason_at(row: int, place: int) -> str:
         depth = int(found.counts[row])
         if depth not in applied:
-            few = f"{depth} hits were found, and the calibration reads {calibration.depth_needed}"
+            few = f"{'1 hit was' if depth == 1 else f'{depth} hits were'} found, and the calibration reads {calibration.depth_needed}"
             return ZERO if zero[row, place] else f"no probability is known: {few}"
         made, chosen = applied[depth]
         return made.reason(int(within[row]), int(chosen[within[row], place]))

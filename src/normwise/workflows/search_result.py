@@ -6,10 +6,13 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
+from typing import SupportsIndex, overload
 
 import numpy as np
 
 from normwise.core.search_records import Hit
+from normwise.report.words import counted
 
 Reason = Callable[[int, int], str]
 
@@ -17,6 +20,8 @@ Reason = Callable[[int, int], str]
 @dataclass(frozen=True)
 class SearchResult:
     """The k best candidates of B queries; everything is (B, k), and a row's places behind `counts` hold nothing.
+
+    A sequence of B lists of hits: `found[0]` is `found.hits(0)`, `found[-1]` those of the last query.
 
     Args:
         ids: object array of str, None behind `counts`.
@@ -31,6 +36,7 @@ class SearchResult:
         texts_of: from ids to texts, where the index has them; it must be open when hits are made.
         why_not_calibrated: why no probabilities are there; empty where they are.
         notes: what a person should know of this search.
+        verdict: why no threshold exists, where a calibration has none; the reasons of its hits end with it. Empty elsewhere.
     """
 
     ids: np.ndarray
@@ -45,6 +51,7 @@ class SearchResult:
     texts_of: Callable[[Sequence[str]], list[str | None]] | None = field(default=None, repr=False)
     why_not_calibrated: str = ""
     notes: tuple[str, ...] = ()
+    verdict: str = ""
 
     def __len__(self) -> int:
         return self.ids.shape[0]
@@ -52,13 +59,25 @@ class SearchResult:
     def __iter__(self) -> Iterator[list[Hit]]:
         return (self.hits(row) for row in range(len(self)))
 
-    def query(self, row: int) -> str | int:
-        """The text that asked, or the row of its vector."""
-        return row if self.queries is None else self.queries[row]
+    @overload
+    def __getitem__(self, row: SupportsIndex) -> list[Hit]: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[list[Hit]]: ...
+    def __getitem__(self, row: SupportsIndex | slice) -> list[Hit] | list[list[Hit]]:
+        return [self.hits(one) for one in range(len(self))[row]] if isinstance(row, slice) else self.hits(row)
 
-    def hits(self, row: int) -> list[Hit]:
-        """The hits of one query, best first."""
-        return self._made([row])
+    def query(self, row: SupportsIndex) -> str | int:
+        """The text that asked, or the row of its vector."""
+        place = self._place(row)
+        return place if self.queries is None else self.queries[place]
+
+    def hits(self, row: SupportsIndex) -> list[Hit]:
+        """The hits of one query, best first; a negative row counts from the end.
+
+        Raises:
+            IndexError: no such row.
+        """
+        return self._made([self._place(row)])
 
     def all_hits(self) -> list[Hit]:
         """The hits of all queries, one query after the other."""
@@ -75,6 +94,13 @@ class SearchResult:
     def to_json(self) -> str:
         """One flat JSON list of hits, as `normwise search --json` prints it."""
         return json.dumps([hit.model_dump(mode="json") for hit in self.all_hits()], ensure_ascii=False, allow_nan=False)
+
+    def _place(self, row: SupportsIndex) -> int:
+        wanted = index(row)
+        try:
+            return range(len(self))[wanted]
+        except IndexError:
+            raise IndexError(f"row {wanted} of a result of {counted(len(self), 'query')}") from None
 
     def _made(self, rows: Sequence[int]) -> list[Hit]:
         places = [(row, place) for row in rows for place in range(int(self.counts[row]))]
