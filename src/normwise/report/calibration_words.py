@@ -12,7 +12,7 @@ CALIBRATORS: dict[str, tuple[str, str]] = {
     "logistic": ("Logistic", "score and margin"),
     "logistic_norm": ("Logistic + norms", "score, margin, log norms of query and first hit"),
     "logistic_controls": ("Logistic + controls", "score, margin, curves of length and frequency; no norm"),
-    "logistic_controls_norm": ("Logistic + controls + norms", "all of these"),
+    "logistic_controls_norm": ("Logistic + controls + norms", "score, margin, curves of length and frequency, log norms"),
     "isotonic": ("Isotonic", "a rising step function on top of another calibrator"),
     "beta": ("Beta", "a rising curve of two or three numbers on top of another calibrator"),
     "norm_reranking": ("Re-ranking by the norm", "score · ‖d‖^β"),
