@@ -10,7 +10,8 @@ from normwise.core.errors import InputError
 from normwise.index.opening import open_index
 from normwise.workflows.change_index import add_to_index
 from normwise.workflows.index_rows import MOST_QUERIES, encoded_queries
-from normwise.workflows.search_model import model_hash, text_lengths
+from normwise.workflows.search_model import model_hash
+from normwise.workflows.text_lengths import text_lengths
 from search_material import DOCUMENTS, calibration_for, save_encoder, write_corpus
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
 from normwise.index.checks import Value, check_ids, check_length, check_lengths, check_matrix, check_metadata, check_range, check_strings
+from normwise.index.row_hashes import row_hashes, sum_hashes
 from normwise.theory.directions import exact_norms, normalize
 
 
@@ -158,15 +159,9 @@ def texts_hash(contents: Contents, *, start: str | None = None, take_away: bool 
     return contents_hash(pairs, start=start, take_away=take_away)
 
 
-def vectors_hash(contents: Contents, *, start: str | None = None, take_away: bool = False) -> str:
-    """The order-free hash of (id, float32 vector, little-endian) pairs; `start` and `take_away` as in `contents_hash`."""
-    return contents_hash(_vector_pairs(contents), start=start, take_away=take_away)
-
-
-def _vector_pairs(contents: Contents) -> Iterator[tuple[str, bytes]]:
-    for name, vector in zip(contents.ids, contents.vectors, strict=True):
-        # Adding 0 makes -0 and 0, which no score tells apart, one value.
-        yield name, (vector + np.float32(0.0)).astype("<f4").tobytes()
+def vectors_hash(contents: Contents) -> str:
+    """The order-free hash of (id, float32 vector, little-endian) pairs."""
+    return sum_hashes(map(bytes, row_hashes(contents.ids, contents.vectors)))
 
 
 def _check_presence(known: Known | None, **given: object) -> None:

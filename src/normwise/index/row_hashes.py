@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from normwise.core.contents_hash import pair_hash
+from normwise.theory.directions import row_chunks
 
 _SIZE = 1 << 256
 
@@ -16,17 +17,19 @@ def row_hashes(ids: Sequence[str], vectors: np.ndarray) -> np.ndarray:
 
     Args:
         ids: N names.
-        vectors: (N, D) float32 raw vectors.
+        vectors: (N, D) raw vectors, hashed as float32.
 
     Returns:
         (N, 32) uint8.
     """
-    # Adding 0 makes -0 and 0, which no score tells apart, one value.
-    rows = np.ascontiguousarray(vectors + np.float32(0.0), dtype="<f4")
-    packed, size = rows.data.cast("B"), rows.shape[1] * rows.itemsize
-    hashes = b"".join(pair_hash(name, packed[row * size : (row + 1) * size]) for row, name in enumerate(ids))
+    hashes = []
+    for part in row_chunks(*vectors.shape):
+        # Adding 0 makes -0 and 0, which no score tells apart, one value.
+        rows = np.ascontiguousarray(vectors[part] + np.float32(0.0), dtype="<f4")
+        packed, size = rows.data.cast("B"), rows.shape[1] * rows.itemsize
+        hashes += [pair_hash(name, packed[row * size : (row + 1) * size]) for row, name in enumerate(ids[part])]
     # The highest byte first, as the hexadecimal digits of a corpus hash have it.
-    return np.frombuffer(hashes, dtype=np.uint8).reshape(len(ids), 32)[:, ::-1]
+    return np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(len(ids), 32)[:, ::-1]
 
 
 def sum_hashes(hashes: Iterable[bytes], *, start: str | None = None, take_away: bool = False) -> str:

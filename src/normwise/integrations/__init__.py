@@ -40,6 +40,22 @@ def metadata_of_hits(searcher: Any, hits: Sequence[Hit]) -> list[dict[str, Any]]
     return [{**of_hit, **{name: getattr(hit, name) for name in _TOLD}} for hit, of_hit in zip(hits, own, strict=True)]
 
 
+def trusted_hits(retriever: Any, query: str) -> list[Hit]:
+    """What an adapter's retriever hands on of one query; with `drop_abstained`, only what its guard lets through.
+
+    Args:
+        retriever: with `searcher`, `k`, `where`, `drop_abstained`, `require_calibration` and `_guard`.
+        query: the text.
+
+    Raises:
+        InputError: as `Searcher.search` and `Guard.check`.
+    """
+    found = retriever.searcher.search([query], k=retriever.k, where=retriever.where)
+    if retriever.drop_abstained:
+        retriever._guard.check(found.why_not_calibrated, required=retriever.require_calibration)
+    return [hit for hit in found.hits(0) if not (retriever.drop_abstained and hit.abstain)]
+
+
 @final
 class Guard:
     """What `drop_abstained` needs to leave out what is not to be trusted: a calibration that judges the search.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import PrivateAttr
 
 from normwise.core.errors import InputError
-from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand
+from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand, trusted_hits
 from normwise.workflows.search import Searcher
 
 try:
@@ -97,9 +97,6 @@ class NormwiseRetriever(BaseRetriever):
             raise
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = self.searcher.search([query], k=self.k, where=self.where)
-        if self.drop_abstained:
-            self._guard.check(found.why_not_calibrated, required=self.require_calibration)
-        hits = [hit for hit in found.hits(0) if not (self.drop_abstained and hit.abstain)]
+        hits = trusted_hits(self, query)
         told = metadata_of_hits(self.searcher, hits)
         return [Document(id=hit.id, page_content=hit.text or "", metadata=metadata) for hit, metadata in zip(hits, told, strict=True)]

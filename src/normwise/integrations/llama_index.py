@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from normwise.core.errors import InputError
-from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand
+from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand, trusted_hits
 from normwise.workflows.search import Searcher
 
 try:
@@ -100,10 +100,7 @@ class NormwiseRetriever(BaseRetriever):
             raise
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self.searcher.search([query_bundle.query_str], k=self.k, where=self.where)
-        if self.drop_abstained:
-            self._guard.check(found.why_not_calibrated, required=self.require_calibration)
-        hits = [hit for hit in found.hits(0) if not (self.drop_abstained and hit.abstain)]
+        hits = trusted_hits(self, query_bundle.query_str)
         probable = [hit.probability for hit in hits if hit.probability is not None]
         scores = probable if len(probable) == len(hits) else [hit.score for hit in hits]
         nodes = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +15,14 @@ from normwise.core.calibration_records import Fingerprint
 from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.similarity import Similarity
-from normwise.data.factors import token_counts
 from normwise.data.texts import printable
 from normwise.data.vectors import load_vectors
+from normwise.index.row_hashes import row_hashes, sum_hashes
 from normwise.theory.directions import exact_norms
 from normwise.theory.hit_lists import JudgedHits
 from normwise.workflows.calibrate_data import Asked, rows_in_folder
 from normwise.workflows.calibrate_hits import Searched, judge_hits, search_index, search_vectors
+from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.index.protocol import Index
@@ -103,13 +104,12 @@ def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
     candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=how.batch_size, progress=how.progress)
     queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
     found, notes = search_vectors(queries, candidates, asked, similarity=encoder.similarity, depth=how.depth)
-    count = _counter(encoder)
     hits = judge_hits(
         found,
         asked,
         similarity=encoder.similarity,
-        query_lengths=count(judged.queries),
-        candidate_lengths=count(judged.corpus.texts),
+        query_lengths=text_lengths(encoder, judged.queries),
+        candidate_lengths=text_lengths(encoder, judged.corpus.texts),
         candidate_norms=exact_norms(candidates, name="candidates"),
         seed=how.seed,
     )
@@ -159,13 +159,12 @@ def ask_index(encoder: Encoder, index: Index, asked: Asked, how: AskHow) -> Mate
         )
     if unknown:
         notes.append(f"{unknown:,} of {len(judged):,} first hits are not in the corpus of the data, and count as wrong")
-    count = _counter(encoder)
     hits = judge_hits(
         found,
         asked,
         similarity=encoder.similarity,
-        query_lengths=count(judged.queries),
-        candidate_lengths=count(judged.corpus.texts),
+        query_lengths=text_lengths(encoder, judged.queries),
+        candidate_lengths=text_lengths(encoder, judged.corpus.texts),
         seed=how.seed,
     )
 
@@ -254,15 +253,9 @@ def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: 
         search="exact",
         candidates=found.candidates,
         corpus_texts=contents_hash((name, text.encode("utf-8")) for name, text in zip(corpus.ids, corpus.texts, strict=True)),
-        corpus_vectors=contents_hash(_vector_pairs(corpus.ids, candidates)),
+        corpus_vectors=sum_hashes(map(bytes, row_hashes(corpus.ids, candidates))),
         depth=found.depth,
     )
-
-
-def _vector_pairs(ids: Sequence[str], vectors: np.ndarray) -> Iterable[tuple[str, bytes]]:
-    for name, vector in zip(ids, vectors, strict=True):
-        # As an index hashes them: adding 0 makes -0 and 0, which no score tells apart, one value.
-        yield name, (vector + np.float32(0.0)).astype("<f4").tobytes()
 
 
 def _from_corpus(found: Searched, asked: Asked) -> Callable[[int, int], tuple[str, str]]:
@@ -273,15 +266,6 @@ def _from_corpus(found: Searched, asked: Asked) -> Callable[[int, int], tuple[st
         return corpus.ids[at], corpus.texts[at]
 
     return describe
-
-
-def _counter(encoder: Encoder) -> Callable[[Sequence[str]], np.ndarray]:
-    """Token counts as the encoder reads texts: what it cuts off does not count."""
-    from normwise.models.structure import token_limit
-    from normwise.models.tokens import token_counter
-
-    limit, counter = token_limit(encoder.model), token_counter(encoder.model)
-    return lambda texts: np.minimum(token_counts(texts, counter), np.inf if limit is None else limit)
 
 
 def _words(texts: Sequence[str]) -> np.ndarray:

@@ -16,7 +16,7 @@ from normwise.data.documents import Documents, Scalar, column_names, read_docume
 from normwise.data.opening import user_path
 from normwise.data.text_files import read_texts
 from normwise.data.vectors import load_vectors
-from normwise.workflows.search_model import text_lengths
+from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,6 @@ from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.norm_records import Usefulness
 from normwise.core.records import Interval
 from normwise.core.usefulness_records import Confidence, UsefulnessReport
-from normwise.data.factors import token_counts
 from normwise.data.load import load_to_judge
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
@@ -24,6 +22,7 @@ from normwise.theory.directions import exact_norms
 from normwise.theory.norm_confidence import TopHits, norm_confidence
 from normwise.theory.norm_reranking import JudgedVectors, norm_reranking
 from normwise.theory.search import exact_top_k
+from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
@@ -79,12 +78,11 @@ def measure_usefulness(
     loaded, notes = _load(data, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     test = _test_of(loaded)
     encoder, model_notes = _open(model)
-    count = _counter(encoder)
     candidates = encoder.encode_candidates(test.corpus.texts, batch_size=batch_size, progress=progress)
 
     def encoded(judged: Judged) -> JudgedSet:
         vectors = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
-        return JudgedSet(vectors, judged, count(judged.queries))
+        return JudgedSet(vectors, judged, text_lengths(encoder, judged.queries))
 
     dev = loaded.dev
     if dev is not None and dev.usable and dev.corpus is not test.corpus and dev.corpus != test.corpus:
@@ -94,7 +92,7 @@ def measure_usefulness(
         candidates,
         encoded(test),
         choosing=encoded(dev) if dev is not None and dev.usable else None,
-        tokens=count(test.corpus.texts),
+        tokens=text_lengths(encoder, test.corpus.texts),
         popularity=_popularity(loaded, test),
         seed=seed,
     )
@@ -223,16 +221,6 @@ def _open(model: str | Path | Encoder) -> tuple[Encoder, list[str]]:
 
     loaded = load_plain(str(model))
     return Encoder(loaded.model, name=str(model)), list(loaded.notes)
-
-
-def _counter(encoder: Encoder) -> Callable[[Sequence[str]], np.ndarray]:
-    """Token counts as the encoder reads texts: what it cuts off does not count."""
-    from normwise.models.structure import token_limit
-    from normwise.models.tokens import token_counter
-
-    limit = token_limit(encoder.model)
-    counter = token_counter(encoder.model)
-    return lambda texts: np.minimum(token_counts(texts, counter), np.inf if limit is None else limit)
 
 
 def _popularity(data: RetrievalData, test: Judged) -> np.ndarray | None:

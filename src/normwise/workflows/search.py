@@ -19,8 +19,9 @@ from normwise.report.words import counted
 from normwise.theory.directions import exact_norms
 from normwise.workflows.search_calibration import Fitted, Searched, find_calibration
 from normwise.workflows.search_judging import Query, calibrated, uncalibrated
-from normwise.workflows.search_model import UNKNOWN, encoder_of, model_hash, open_encoder, text_lengths
+from normwise.workflows.search_model import UNKNOWN, encoder_of, model_hash, open_encoder
 from normwise.workflows.search_result import SearchResult
+from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder

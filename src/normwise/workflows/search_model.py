@@ -6,15 +6,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.index_records import IndexManifest
-from normwise.data.factors import token_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from normwise.models.encoder import Encoder
 
 UNKNOWN = "vectors"
@@ -80,17 +75,3 @@ def model_hash(encoder: Encoder) -> str:
     from normwise.models.fingerprint import model_fingerprint
 
     return model_fingerprint(encoder)
-
-
-def text_lengths(encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-    """Count the tokens of texts as the encoder reads them, special tokens included, cut where the encoder cuts.
-
-    Returns:
-        (n,) float64.
-    """
-    from normwise.models.structure import token_limit
-    from normwise.models.tokens import token_counter
-
-    counts = token_counts(texts, token_counter(encoder.model))
-    limit = token_limit(encoder.model)
-    return counts if limit is None else np.minimum(counts, float(limit))
