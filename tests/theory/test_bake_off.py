@@ -120,7 +120,8 @@ def test_norms_that_say_nothing_are_rarely_chosen(quick):
     for seed in range(12):
         world = judged(seed=seed, count=300, depth=3, lengths=False)
         field = [each for each in entrants(world, Setting(None, lengths_at_search=False))[0] if each.name in ("logistic", "logistic_norm")]
-        runs, _ = bake_off_module._cross_validated(world, field, cluster_folds(world.clusters, folds=FOLDS, seed=seed), seed=seed)
+        folds = cluster_folds(world.clusters, folds=FOLDS, seed=seed)
+        runs, _, _ = bake_off_module._fitted(world, field, folds, Training(world, seed))
         losses = {name: each.losses for name, each in runs.items()}
         chosen.append(choose(losses, {"logistic": 3, "logistic_norm": 5}, world.clusters)[0])
     assert chosen.count("logistic_norm") <= 5

@@ -154,3 +154,13 @@ def test_orientations_point_towards_right_answers_where_scores_mean_something():
     for name in ("margin", "lead", "entropy", "residual"):
         oriented = SIGNALS[name].orientation * found[name]
         assert oriented[judged.right].mean() > oriented[~judged.right].mean(), name
+
+
+def test_some_signals_are_the_same_as_among_all():
+    hits = softmax_world(seed=3, count=6, depth=14).hits
+    everything = signals(hits, temperature=0.1)
+    for name, value in everything.items():
+        alone = signals(hits, temperature=0.1, names=[name])
+        assert list(alone) == [name]
+        assert np.array_equal(alone[name], value)
+    assert signals(hits, names=["entropy", "no such signal"]) == {}

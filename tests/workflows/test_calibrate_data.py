@@ -155,3 +155,16 @@ def test_an_asking_rate_that_is_none_leaves_the_control_out_and_says_where(tmp_p
     assert any(re.search(r"frequency of queries is not used as a control: .*queries\.jsonl, row 4 has", note) for note in asked.notes)
     write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([5, 6])})
     assert load_asked(tmp_path).notes == ()
+
+
+def test_rows_skip_blank_lines_and_belong_to_the_folder_that_was_read(tmp_path):
+    write_beir(tmp_path / "one", corpus=CORPUS, queries=QUERIES, qrels={"dev": lines([7]), "test": lines([5, 3])})
+    write_beir(tmp_path / "other", corpus=CORPUS, queries=QUERIES, qrels={"test": lines([5])})
+    file = tmp_path / "one" / "queries.jsonl"
+    file.write_text("\n" + file.read_text(encoding="utf-8").replace("\n", "\n  \n"), encoding="utf-8")
+    asked = load_asked(tmp_path / "one")
+    rows, _, count, _ = rows_in_folder(asked, tmp_path / "one")
+    assert [QUERIES[row][0] for row in rows] == list(asked.judged.query_ids)
+    assert count == len(QUERIES)
+    with pytest.raises(InputError, match=r"did not come from .*other.*queries\.jsonl"):
+        rows_in_folder(asked, tmp_path / "other")

@@ -26,20 +26,17 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: the file is missing, unreadable, broken, or not UTF-8 (the message names the line).
     """
+    number = 0
     with reading(path):
         try:
             with _open(path) as file:
                 for number, raw in enumerate(file, start=1):
-                    yield number, _decoded(raw.removeprefix(_BOM) if number == 1 else raw, where=f"{path}, line {number}")
+                    yield number, (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{error.object[error.start]:02x}"
+            raise InputError(f"{path}, line {number}: not UTF-8 ({byte}): save the file as UTF-8") from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(f"{path} is not a whole gzip file: {error}") from None
-
-
-def _decoded(raw: bytes, *, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -52,10 +49,11 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         InputError: a line is not a JSON object; as `read_lines`.
     """
+    name = str(path)
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        value = parse_json(line, where=f"{path}, line {number}", wanted="write one object per line")
+        value = parse_json(line, where=name, line=number, wanted="write one object per line")
         if not isinstance(value, dict):
             raise InputError(f"{path}, line {number}: expected one JSON object per line, got {type(value).__name__}")
         yield number, value

@@ -105,13 +105,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct)
 
 
-def parse_json(text: str, *, where: str, wanted: str) -> Any:
+def parse_json(text: str, *, where: str, wanted: str, line: int | None = None) -> Any:
     """Parse JSON that a person gave.
 
     Args:
         text: the JSON.
         where: file and row, for the message.
         wanted: what was expected, for the message.
+        line: its number, where it is one of many: its words are made only for a message.
 
     Raises:
         InputError: not JSON, nested too deep, a number with too many digits, or a key that stands twice in one object.
@@ -125,11 +126,12 @@ def parse_json(text: str, *, where: str, wanted: str) -> Any:
     try:
         return _DECODER.decode(text)
     except _RepeatedKeyError as error:
-        raise InputError(f"{where}: key {error.key!r} stands twice: keep one") from None
+        problem = f"key {error.key!r} stands twice: keep one"
     except RecursionError:
-        raise InputError(f"{where}: not JSON that can be read: it is nested too deep; {wanted}") from None
+        problem = f"not JSON that can be read: it is nested too deep; {wanted}"
     except ValueError as error:  # broken JSON, and numbers longer than Python reads
-        raise InputError(f"{where}: not JSON: {str(error).partition(';')[0]}; {wanted}") from None
+        problem = f"not JSON: {str(error).partition(';')[0]}; {wanted}"
+    raise InputError(f"{where}{'' if line is None else f', line {line}'}: {problem}")
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

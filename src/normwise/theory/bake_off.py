@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -134,14 +135,8 @@ def bake_off(
         setting = replace(setting, signals=check_signals(signals, judged.hits, setting))
     folds = _folds(judged, seed=seed)
     field_of, left_out = entrants(judged, setting)
-    runs, problems = _cross_validated(judged, field_of, folds, seed=seed)
     whole = Training(judged, seed, most=MOST_ROWS)
-    fitted: dict[str, AnyCalibrator] = {}
-    for name, run in runs.items():
-        try:
-            fitted[name] = run.entrant.fitted(whole)
-        except InputError as problem:
-            problems[name] = str(problem)
+    runs, fitted, problems = _fitted(judged, field_of, folds, whole)
     runs = {name: runs[name] for name in fitted}
     if not any(run.open for run in runs.values()):
         raise InputError(f"no calibrator can be fitted to these queries: {'; '.join(f'{n}: {why}' for n, why in problems.items())}")
@@ -185,20 +180,25 @@ def _folds(judged: JudgedHits, *, seed: int) -> np.ndarray:
     return folds
 
 
-def _cross_validated(
-    judged: JudgedHits, field_of: Sequence[Entrant], folds: np.ndarray, *, seed: int
-) -> tuple[dict[str, HeldOut], dict[str, str]]:
-    """What every entrant says of each fold when fitted on the others, and the problems of those that could not be fitted."""
+def _fitted(
+    judged: JudgedHits, field_of: Sequence[Entrant], folds: np.ndarray, whole: Training
+) -> tuple[dict[str, HeldOut], dict[str, AnyCalibrator], dict[str, str]]:
+    """What every entrant says of each fold when fitted on the others, its fit on all, and why some could not be fitted."""
     confidence = {each.name: np.zeros(len(judged)) for each in field_of}
     order = {each.name: np.zeros(len(judged), dtype=np.int64) for each in field_of}
     problems: dict[str, str] = {}
 
-    def run(fold: int) -> dict[str, tuple[np.ndarray, np.ndarray | None] | str]:
-        used = folds == fold
-        training, held = Training(judged.subset(~used), seed + 1 + fold, most=MOST_ROWS), Training(judged.subset(used), seed)
+    def run(fold: int | None) -> dict[str, Any]:
+        if fold is None:
+            return {each.name: _attempt(each, whole) for each in field_of}
+        inside = folds == fold
+        training = Training(judged, whole.seed + 1 + fold, most=MOST_ROWS, used=np.flatnonzero(~inside))
+        held = Training(judged, whole.seed, used=np.flatnonzero(inside))
         return {each.name: _held_out(each, training, held) for each in field_of}
 
-    for fold, results in enumerate(in_threads(run, range(int(folds.max()) + 1), size=len(judged), least=THREADS_FROM, most=2)):
+    # The largest first, so that no thread is left with it alone.
+    fits, *parts = in_threads(run, [None, *range(int(folds.max()) + 1)], size=len(judged), least=THREADS_FROM, most=2)
+    for fold, results in enumerate(parts):
         used = folds == fold
         for name, result in results.items():
             if isinstance(result, str):
@@ -212,17 +212,25 @@ def _cross_validated(
         for each in field_of
         if each.name not in problems
     }
-    return runs, problems
+    problems |= {name: fit for name, fit in fits.items() if name in runs and isinstance(fit, str)}
+    return runs, {name: fits[name] for name in runs if name not in problems}, problems
 
 
 def _held_out(each: Entrant, training: Training, held: Training) -> tuple[np.ndarray, np.ndarray | None] | str:
     """Its held-out probabilities, and which hit it puts first where it re-ranks; or why it could not be fitted."""
-    try:
-        fitted = each.fitted(training)
-    except InputError as problem:
-        return str(problem)
+    fitted = _attempt(each, training)
+    if isinstance(fitted, str):
+        return fitted
     order = fitted.order(held.judged.hits, priors=held.judged.priors) if each.reranks_by is not None else None
     return predicted(fitted, held), order
+
+
+def _attempt(each: Entrant, training: Training) -> AnyCalibrator | str:
+    """Its fit on these queries, or why there is none."""
+    try:
+        return each.fitted(training)
+    except InputError as problem:
+        return str(problem)
 
 
 def _judged(

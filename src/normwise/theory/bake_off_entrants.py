@@ -129,7 +129,7 @@ def _softmax_entrants(judged: JudgedHits, setting: Setting) -> dict[str, Entrant
         "norm_temperature_controls": "neither lengths nor frequencies of queries are known",
     }
     if setting.temperature is not None:
-        found["softmax"] = Entrant("softmax", lambda training: SoftmaxCalibrator.fit(training.judged, temperature=setting.temperature))
+        found["softmax"] = Entrant("softmax", lambda training: SoftmaxCalibrator.fit(training.near, temperature=setting.temperature))
     if np.ptp(np.log(hits.query_norms)) > LEAST_NORM_SPREAD:
         found["norm_temperature"] = Entrant("norm_temperature", lambda training: NormTemperatureCalibrator.fit(training.rows))
     if controls:
@@ -203,21 +203,22 @@ def _reranking_entrants(judged: JudgedHits, setting: Setting) -> dict[str, Entra
 
 def _monotone(training: Training, kind: str, bases: Sequence[Entrant]) -> AnyCalibrator:
     """A rising map on top of the best base: by inner folds, whose held-out probabilities it maps, or by AIC of many queries."""
-    judged = training.judged
     confidence = None
     if training.many or not training.inner:
         chosen = min(bases, key=lambda each: _flattered_loss(each.fitted(training), training))
     else:
-        held = {each.name: np.empty(len(judged)) for each in bases}
+        held = {each.name: np.empty(len(training)) for each in bases}
         for used, rest, asked in training.inner:
             part = Training(rest, training.seed + 1, tuned=False, most=INNER_ROWS)
             for each in bases:
                 held[each.name][used] = predicted(each.fitted(part), asked)
-        chosen = min(bases, key=lambda each: float(clipped_log_losses(held[each.name], judged.right).mean()))
+        chosen = min(bases, key=lambda each: float(clipped_log_losses(held[each.name], training.near.right).mean()))
         confidence = held[chosen.name]
     base = chosen.fitted(training)
     if confidence is None:
-        confidence = predicted(base, Training(judged, training.seed))
+        confidence = predicted(base, training)
+    # No base re-ranks, so a map reads of the rows whether the first hit is right, and nothing else.
+    judged = training.near
     if kind == "isotonic":
         return IsotonicCalibrator.fit(judged, base=base, confidence=confidence)  # pyright: ignore[reportArgumentType]
     return BetaCalibrator.fit(judged, base=base, confidence=confidence)  # pyright: ignore[reportArgumentType]
@@ -226,4 +227,4 @@ def _monotone(training: Training, kind: str, bases: Sequence[Entrant]) -> AnyCal
 def _flattered_loss(fitted: AnyCalibrator, training: Training) -> float:
     """Mean loss on queries of the fit, plus what its free numbers gained there (AIC)."""
     rows = training.rows
-    return float(clipped_log_losses(fitted.predict(rows.hits), rows.right).mean()) + fitted.parameters / len(training.judged)
+    return float(clipped_log_losses(fitted.predict(rows.hits), rows.right).mean()) + fitted.parameters / len(training)

@@ -30,28 +30,44 @@ INNER_ROWS = 2_000
 class Training:
     """The queries that a calibrator is fitted on, with the folds that it may choose by; all entrants share them.
 
-    With `tuned` False no penalty is chosen: the weakest is taken. `most` bounds how many queries a model of a few numbers reads
-    that goes through whole rows of hits.
+    Args:
+        source: judged queries.
+        seed: of the folds.
+        tuned: whether a penalty is chosen; else the weakest is taken.
+        most: how many queries a model of a few numbers reads that goes through whole rows of hits; None for all.
+        used: rows of `source` that are fitted on; None for all. Whole rows of hits are copied only where something reads them.
+        fits: what was fitted, by the entrant's name.
     """
 
-    judged: JudgedHits
+    source: JudgedHits
     seed: int
     tuned: bool = True
     most: int | None = None
+    used: np.ndarray | None = None
     fits: dict[str, AnyCalibrator] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.source) if self.used is None else self.used.size
+
+    @cached_property
+    def judged(self) -> JudgedHits:
+        """The queries with all their hits."""
+        return self.source if self.used is None else self.source.subset(self.used)
 
     @cached_property
     def near(self) -> JudgedHits:
         """The same queries with the few hits that signals read."""
-        return nearest_hits(self.judged)
+        near = nearest_hits(self.source)
+        return near if self.used is None else near.subset(self.used)
 
     @cached_property
     def rows(self) -> JudgedHits:
         """The queries whose whole rows are read: all, or `most` of them at even steps."""
-        size = len(self.judged)
+        size = len(self)
         if self.most is None or size <= self.most:
             return self.judged
-        return self.judged.subset(np.arange(self.most) * size // self.most)
+        steps = np.arange(self.most) * size // self.most
+        return self.source.subset(steps if self.used is None else self.used[steps])
 
     @cached_property
     def inner_near(self) -> tuple[tuple[JudgedHits, JudgedHits], ...]:
@@ -66,7 +82,7 @@ class Training:
     @property
     def many(self) -> bool:
         """Whether there are so many queries that inner folds have nothing to say."""
-        return len(self.judged) >= INNER_BELOW
+        return len(self) >= INNER_BELOW
 
     def _used(self) -> list[np.ndarray]:
         judged = self.judged

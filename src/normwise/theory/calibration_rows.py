@@ -241,7 +241,7 @@ def paired_gain(
 
 def likelihoods(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
     """Return the `negative_log_likelihood` of each resample; infinite where it holds a wrong certainty."""
-    p, right, wrong = tied.confidence, tied.right_counts, tied.counts - tied.right_counts
+    p, right, wrong = tied.confidence, tied.right_counts, tied.wrong_counts
     none, all_of_it = p == 0.0, p == 1.0
     losses = -(right @ np.log(np.where(none, 1.0, p)) + wrong @ np.log1p(np.where(all_of_it, 0.0, -p))) / tied.size
     return np.where(right[:, none].any(axis=1) | wrong[:, all_of_it].any(axis=1), np.inf, losses)

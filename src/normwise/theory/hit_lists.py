@@ -88,6 +88,14 @@ class HitLists:
             scores = _divided(scores, self.query_norms[:, None])
         return scores if self.similarity.normalizes_candidate else _divided(scores, self.hit_norms)
 
+    @property
+    def first_cosines(self) -> np.ndarray:
+        """(B,) the first column of `cosines`."""
+        first = self.scores[:, 0]
+        if not self.similarity.normalizes_query:
+            first = _divided(first, self.query_norms)
+        return first if self.similarity.normalizes_candidate else _divided(first, self.hit_norms[:, 0])
+
     def subset(self, rows: np.ndarray) -> HitLists:
         """The lists of some queries, by row numbers or a mask."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}

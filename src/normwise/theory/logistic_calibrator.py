@@ -154,7 +154,7 @@ def _plan(hits: HitLists, kind: Kind, score_side: Sequence[str], controls: Seque
     if not kind.startswith("logistic_controls"):
         return [*score_side, *norms], []
     if controls is None:
-        known = signals(hits)
+        known = signals(hits, names=CONTROL_SIGNALS)
         controls = [name for name in CONTROL_SIGNALS if name in known]
     if not controls:
         raise InputError(
@@ -165,7 +165,7 @@ def _plan(hits: HitLists, kind: Kind, score_side: Sequence[str], controls: Seque
 
 def _read(hits: HitLists, names: Sequence[str], temperature: float | None, *, name: str) -> dict[str, np.ndarray]:
     wanted = temperature if any(each in _NEEDS_TEMPERATURE for each in names) else None
-    known = signals(hits, temperature=wanted)
+    known = signals(hits, temperature=wanted, names=names)
     for each in names:
         if each not in SIGNALS:
             raise InputError(f"{name}: signal {each!r} is unknown: {near_names(each, list(SIGNALS))}")

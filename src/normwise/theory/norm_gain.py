@@ -12,7 +12,7 @@ from normwise.core.calibration_records import NormGain
 from normwise.core.records import Interval
 from normwise.core.shapes import Bool, Float
 from normwise.theory.bake_off_entrants import Setting, known_controls, norms_vary
-from normwise.theory.bake_off_training import Training, clipped_log_losses, tuned_penalty
+from normwise.theory.bake_off_training import Training, clipped_log_losses, nearest_hits, tuned_penalty
 from normwise.theory.bootstrap import SAMPLES, cluster_mean_interval
 from normwise.theory.claims import span
 from normwise.theory.hit_lists import HitLists, JudgedHits
@@ -66,7 +66,7 @@ def fit_norm_pair(training: Training, setting: Setting) -> NormPair:
     Returns:
         The pair; score, margin, entropy where the temperature is known, and lengths and frequencies where known are held.
     """
-    held = (*setting.score_signals, *known_controls(training.judged.hits))
+    held = (*setting.score_signals, *known_controls(training.near.hits))
     how = {"signals": (), "controls": held, "temperature": setting.temperature}
     how["penalty"] = tuned_penalty(training, kind="logistic_controls", **how)
     near = training.near
@@ -108,7 +108,9 @@ def norm_gains(fitted: _Fitted, test: JudgedHits, *, seed: int, level: float = 0
 
     Reference: E3 of norm calibration with and without its columns of norms; what is held and the words are ours.
     """
-    test = test.subset(test.hits.usable)
+    test = nearest_hits(test)
+    if not test.hits.usable.all():
+        test = test.subset(test.hits.usable)
     models = fitted.norm_pair
     controls, idle = models.controls, models.shuffled is None
     if not len(test):

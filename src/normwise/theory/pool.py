@@ -197,12 +197,18 @@ class Pool:
         """Return exact keys: float64 arithmetic in an order that depends on the width only, rounded to float32."""
         data = self.vectors
         keys = np.empty(rows.shape)
-        step = max(1, _GATHER_VALUES // data.candidates.shape[1])
+        width = data.candidates.shape[1]
+        step = max(1, min(rows.size, _GATHER_VALUES // width))
+        # Taken once: fresh memory for every part costs more than the products.
+        candidates, asked = np.empty((step, width), data.candidates.dtype), np.empty((step, width), data.queries.dtype)
+        products = np.empty((step, width))
         for start in range(0, rows.size, step):
             part = slice(start, start + step)
-            product = data.candidates[rows[part]].astype(np.float64)
-            np.multiply(product, data.queries[queries[part]], out=product)
-            keys[part] = np.add.reduce(product, axis=1) / data.query_norms[queries[part]]
+            size = rows[part].size
+            np.take(data.candidates, rows[part], axis=0, out=candidates[:size], mode="clip")
+            np.take(data.queries, queries[part], axis=0, out=asked[:size], mode="clip")
+            np.multiply(candidates[:size], asked[:size], out=products[:size], dtype=np.float64)
+            keys[part] = np.add.reduce(products[:size], axis=1) / data.query_norms[queries[part]]
         if self.cosine:
             lengths = data.candidate_norms[rows]
             np.divide(keys, lengths, out=keys, where=lengths > 0.0)

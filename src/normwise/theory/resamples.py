@@ -27,7 +27,7 @@ class Resamples:
 
     def times(self, order: Int[np.ndarray, " B"]) -> Float[np.ndarray, "R B"]:
         """(R, B) how often each query counts, the queries in this order."""
-        return self.drawn[:, self.cluster[order]]
+        return np.take(self.drawn, self.cluster[order], axis=1)
 
 
 def once(queries: int) -> Resamples:

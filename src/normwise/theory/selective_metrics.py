@@ -106,7 +106,8 @@ def coverages_at(tied: TiedAnswers, risk: float) -> Float[np.ndarray, " R"]:
     # A quotient of whole numbers is the nearest float, as is the literal 0.05: 5 of 100 are a risk of 0.05.
     low_enough = tied.held_risks <= risk
     last = low_enough.shape[1] - 1 - np.argmax(low_enough[:, ::-1], axis=1)
-    return np.where(low_enough.any(axis=1), tied.held[np.arange(last.size), last], 0.0) / tied.size
+    draws = np.arange(last.size)
+    return np.where(low_enough[draws, last], tied.held[draws, last], 0.0) / tied.size
 
 
 def areas(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
@@ -115,11 +116,13 @@ def areas(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
     Equation: with H the harmonic numbers and L(k) = H_0 + ... + H_{k-1} = k H_k - k, a group of m answers of which w are
     wrong, after K others, adds w (H_n - (L(K + m) - L(K)) / m) / n: its error w / m counts in R(k) for each k after it.
     """
-    sums = _sums_of_harmonics(tied.size)[tied.held.astype(np.int64)]
-    steps = np.diff(sums, axis=1, prepend=0.0)
-    np.divide(steps, tied.counts, out=steps, where=tied.counts > 0.0)
+    sums = np.take(_sums_of_harmonics(tied.size), tied.held.astype(np.int64))
+    steps = sums.copy()
+    steps[:, 1:] -= sums[:, :-1]
+    # An empty group has no step.
+    steps /= np.maximum(tied.counts, 1.0)
     whole = _harmonic(tied.size)[tied.size.astype(np.int64)]
-    return (tied.wrong * whole - ((tied.counts - tied.right_counts) * steps).sum(axis=1)) / tied.size
+    return (tied.wrong * whole - np.einsum("rg,rg->r", tied.wrong_counts, steps)) / tied.size
 
 
 def excess_areas(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
@@ -140,8 +143,8 @@ def excess_of(area: Float[np.ndarray, " R"], tied: TiedAnswers) -> Float[np.ndar
 def pair_shares(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
     """Return the `auroc` of each resample; NaN where all its answers are right, or all wrong."""
     right = tied.held_right[:, -1]
-    above = tied.held_right - tied.right_counts / 2.0
-    pairs = ((tied.counts - tied.right_counts) * above).sum(axis=1)
+    # Whole numbers and halves: no order of the sums changes them.
+    pairs = np.einsum("rg,rg->r", tied.wrong_counts, tied.held_right) - np.einsum("rg,rg->r", tied.wrong_counts, tied.right_counts) / 2.0
     both = right * tied.wrong
     return np.divide(pairs, both, out=np.full(right.shape, np.nan), where=both > 0.0)
 

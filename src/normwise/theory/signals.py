@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -57,8 +57,10 @@ SIGNALS: Mapping[str, Signal] = MappingProxyType(
 )
 
 
-def signals(hits: HitLists, *, temperature: float | None = None) -> dict[str, Float[np.ndarray, " B"]]:
-    """Return every signal of `SIGNALS` that these hit lists allow, one number per query.
+def signals(
+    hits: HitLists, *, temperature: float | None = None, names: Collection[str] | None = None
+) -> dict[str, Float[np.ndarray, " B"]]:
+    """Return every signal of `SIGNALS` that these hit lists allow, or some of them, one number per query.
 
     Equation, with s_1 >= s_2 >= ... the row's scores and m = min(10, K):
     margin = s_1 - s_2; spread = std(s_1..s_m); lead = s_1 - mean(s_2..s_m); with a temperature, p the softmax of s / tau,
@@ -73,6 +75,7 @@ def signals(hits: HitLists, *, temperature: float | None = None) -> dict[str, Fl
     Args:
         hits: B queries.
         temperature: tau > 0 of the training loss; None leaves entropy and residual out.
+        names: which to compute, where they are known; None for all.
 
     Returns:
         (B,) finite float64 by name, in the order of `SIGNALS`.
@@ -87,10 +90,11 @@ def signals(hits: HitLists, *, temperature: float | None = None) -> dict[str, Fl
         >>> {name: round(float(value[0]), 3) for name, value in signals(one).items()}["score under dot"]
         1.8
     """
+    tau = None if temperature is None else check_temperature(temperature)
     # Products of absurd norms may leave float64; they come back as its largest numbers, so that every signal is finite.
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _all_signals(hits, temperature)
-    return {name: np.nan_to_num(found[name], nan=0.0, posinf=_LARGEST, neginf=-_LARGEST) for name in SIGNALS if name in found}
+        read = {name: _READERS[name](hits, tau) for name in SIGNALS if names is None or name in names}
+    return {name: np.nan_to_num(each, nan=0.0, posinf=_LARGEST, neginf=-_LARGEST) for name, each in read.items() if each is not None}
 
 
 def check_temperature(temperature: float) -> float:
@@ -100,51 +104,75 @@ def check_temperature(temperature: float) -> float:
     return float(temperature)
 
 
-def _all_signals(hits: HitLists, temperature: float | None) -> dict[str, np.ndarray]:
+def _below(hits: HitLists) -> np.ndarray:
+    """(B, m) how far each of the first hits lies below the very first."""
     near = hits.scores[:, :NEAR_HITS].astype(np.float64)
-    first = near[:, 0]
-    below = first[:, None] - near
-    found = {
-        "score": first,
-        "margin": below[:, 1] if hits.depth > 1 else np.zeros(len(hits)),
-        "spread": below.std(axis=1),
-        "lead": below[:, 1:].mean(axis=1) if hits.depth > 1 else np.zeros(len(hits)),
-        **_softmax_signals(hits, temperature),
-        "log query norm": _log_norm(hits.query_norms),
-        "log hit norm": _log_norm(hits.hit_norms[:, 0]),
-        **_other_scores(hits),
-    }
-    counted = {"query length": hits.query_lengths, "hit length": hits.hit_lengths}
-    counted |= {"query frequency": hits.query_frequency, "hit frequency": hits.hit_frequency}
-    found |= {name: np.log1p(values if values.ndim == 1 else values[:, 0]) for name, values in counted.items() if values is not None}
-    if hits.hit_density is not None:
-        cosines = hits.cosines[:, :NEAR_HITS]
-        found["local scaling"] = 2.0 * cosines[:, 0] - cosines.mean(axis=1) - hits.hit_density[:, 0]
-    return found
+    return near[:, :1] - near
 
 
-def _softmax_signals(hits: HitLists, temperature: float | None) -> dict[str, np.ndarray]:
+def _margin(hits: HitLists, _: float | None) -> np.ndarray:
+    return hits.scores[:, 0] - hits.scores[:, 1] if hits.depth > 1 else np.zeros(len(hits))
+
+
+def _lead(hits: HitLists, _: float | None) -> np.ndarray:
+    return _below(hits)[:, 1:].mean(axis=1) if hits.depth > 1 else np.zeros(len(hits))
+
+
+def _entropy(hits: HitLists, temperature: float | None) -> np.ndarray | None:
     if temperature is None:
-        return {}
-    tau = check_temperature(temperature)
-    gaps = (hits.scores[:, :1] - hits.scores) / tau
+        return None
+    gaps = _below(hits) / temperature
     weights = np.exp(-gaps)
-    near, near_gaps = weights[:, :NEAR_HITS], gaps[:, :NEAR_HITS]
-    total = near.sum(axis=1)
+    total = weights.sum(axis=1)
     # log p = -gap - log total, so that a vanished p never meets its logarithm.
-    entropy = np.log(total) + np.where(near > 0.0, near * np.where(near > 0.0, near_gaps, 0.0), 0.0).sum(axis=1) / total
-    others = weights[:, 1:].sum(axis=1)
-    return {"entropy": entropy, "residual": others / (1.0 + others)}
+    return np.log(total) + np.where(weights > 0.0, weights * np.where(weights > 0.0, gaps, 0.0), 0.0).sum(axis=1) / total
+
+
+def _residual(hits: HitLists, temperature: float | None) -> np.ndarray | None:
+    if temperature is None:
+        return None
+    others = np.exp((hits.scores[:, 1:] - hits.scores[:, :1]) / temperature).sum(axis=1)
+    return others / (1.0 + others)
+
+
+def _local_scaling(hits: HitLists, _: float | None) -> np.ndarray | None:
+    if hits.hit_density is None:
+        return None
+    cosines = hits.cosines[:, :NEAR_HITS]
+    return 2.0 * cosines[:, 0] - cosines.mean(axis=1) - hits.hit_density[:, 0]
 
 
 def _log_norm(norms: np.ndarray) -> np.ndarray:
     return np.log(np.where(norms > 0.0, norms, 1.0))
 
 
-def _other_scores(hits: HitLists) -> dict[str, np.ndarray]:
-    cosine, query, hit = hits.cosines[:, 0], hits.query_norms, hits.hit_norms[:, 0]
-    found = {}
-    for each in Similarity:
-        if each is not hits.similarity:
-            found[_score_under(each)] = cosine * (1.0 if each.normalizes_query else query) * (1.0 if each.normalizes_candidate else hit)
-    return found
+def _log_count(values: np.ndarray | None) -> np.ndarray | None:
+    return None if values is None else np.log1p(values if values.ndim == 1 else values[:, 0])
+
+
+def _other_score(hits: HitLists, similarity: Similarity) -> np.ndarray | None:
+    if similarity is hits.similarity:
+        return None
+    query = 1.0 if similarity.normalizes_query else hits.query_norms
+    return hits.first_cosines * query * (1.0 if similarity.normalizes_candidate else hits.hit_norms[:, 0])
+
+
+# Each from the hits and the temperature; None where these hits do not know it.
+_READERS: Mapping[str, Callable[[HitLists, float | None], np.ndarray | None]] = MappingProxyType(
+    {
+        "score": lambda hits, _: hits.scores[:, 0].astype(np.float64),
+        "margin": _margin,
+        "spread": lambda hits, _: _below(hits).std(axis=1),
+        "lead": _lead,
+        "entropy": _entropy,
+        "residual": _residual,
+        "log query norm": lambda hits, _: _log_norm(hits.query_norms),
+        "log hit norm": lambda hits, _: _log_norm(hits.hit_norms[:, 0]),
+        **{_score_under(each): lambda hits, _, each=each: _other_score(hits, each) for each in Similarity},
+        "query length": lambda hits, _: _log_count(hits.query_lengths),
+        "hit length": lambda hits, _: _log_count(hits.hit_lengths),
+        "query frequency": lambda hits, _: _log_count(hits.query_frequency),
+        "hit frequency": lambda hits, _: _log_count(hits.hit_frequency),
+        "local scaling": _local_scaling,
+    }
+)

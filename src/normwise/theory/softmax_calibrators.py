@@ -190,7 +190,7 @@ def softmax_probability(hits: HitLists, inverse: Float[np.ndarray, " B"]) -> Flo
 
 def query_columns(hits: HitLists, names: Sequence[str], *, name: str) -> dict[str, Float[np.ndarray, " B"]]:
     """Return some signals of the queries, or say which the hits do not know."""
-    known = signals(hits)
+    known = signals(hits, names=names)
     for each in names:
         if each not in known:
             raise InputError(f"{name}: {each} is not known of these queries; expected {SIGNALS[each].words}: give it, or leave it out")

@@ -119,7 +119,7 @@ class RankedResamples:
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """(R, G) sums over each group of one value per query, given in the order of the queries."""
-        return self.ranking.joined(self.times * values[self.ranking.order])
+        return self.ranking.joined(self.times * values[self.ranking.order].astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,11 @@ class TiedAnswers:
         return self.ranked.totals(self.right)
 
     @cached_property
+    def wrong_counts(self) -> np.ndarray:
+        """(R, G) wrong answers in each group."""
+        return self.counts - self.right_counts
+
+    @cached_property
     def held_right(self) -> np.ndarray:
         """(R, G) right answers so far."""
         return np.cumsum(self.right_counts, axis=1)
@@ -164,12 +169,16 @@ class TiedAnswers:
     @cached_property
     def held_gap(self) -> np.ndarray:
         """(R, G) sum of confidences so far, less the right answers so far."""
-        return np.cumsum(self.counts * self.confidence - self.right_counts, axis=1)
+        gaps = self.counts * self.confidence
+        gaps -= self.right_counts
+        return np.cumsum(gaps, axis=1, out=gaps)
 
     @cached_property
     def held_risks(self) -> np.ndarray:
         """(R, G) share of wrong answers so far; 0 before the first answer."""
-        return (self.held - self.held_right) / np.maximum(self.held, 1.0)
+        risks = self.held - self.held_right
+        risks /= np.maximum(self.held, 1.0)
+        return risks
 
     @property
     def size(self) -> np.ndarray:

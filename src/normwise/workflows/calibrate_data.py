@@ -14,10 +14,10 @@ from normwise.core.errors import InputError
 from normwise.data.beir import is_beir, read_beir
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
-from normwise.data.lines import read_json_lines
+from normwise.data.lines import read_lines
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import kind_of, user_path
-from normwise.data.sets import Judged, RetrievalData, TrainingPairs
+from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
 from normwise.data.splits import cut
 from normwise.data.texts import normalize_text, printable
 from normwise.workflows.calibrate_frequency import query_frequency
@@ -166,18 +166,18 @@ def rows_in_folder(asked: Asked, data: str | Path) -> tuple[np.ndarray, np.ndarr
         raise InputError(
             f"{folder} is no BEIR folder: rows of bare vectors are those of its queries.jsonl and corpus.jsonl; give such a folder"
         )
-    queries, corpus = _places(folder, "queries.jsonl"), _places(folder, "corpus.jsonl")
-    return (
-        np.array([queries[name] for name in asked.judged.query_ids], dtype=np.int64),
-        np.array([corpus[name] for name in asked.judged.corpus.ids], dtype=np.int64),
-        len(queries),
-        len(corpus),
-    )
+    queries, query_count = _rows(folder, "queries.jsonl", asked.judged.origin)
+    corpus, corpus_count = _rows(folder, "corpus.jsonl", asked.judged.corpus.origin)
+    return queries, corpus, query_count, corpus_count
 
 
-def _places(folder: Path, name: str) -> dict[str, int]:
-    path = next(path for path in (folder / name, folder / f"{name}.gz") if kind_of(path) == "file")
-    return {record["_id"]: row for row, (_, record) in enumerate(read_json_lines(path))}
+def _rows(folder: Path, name: str, origin: Origin | None) -> tuple[np.ndarray, int]:
+    """The rows of what came from some lines of a file, and how many rows it has: blank lines are none."""
+    path = next((path for path in (folder / name, folder / f"{name}.gz") if kind_of(path) == "file"), None)
+    if path is None or origin is None or origin.file != str(folder / name):
+        raise InputError(f"the queries did not come from {folder / name}: rows of bare vectors are those of its lines; give that folder")
+    written = np.array([bool(line.strip()) for _, line in read_lines(path)], dtype=bool)
+    return (np.cumsum(written) - 1)[origin.rows - 1], int(written.sum())
 
 
 def _loaded(data: str | Path | RetrievalData | Judged, limits: dict[str, Any], *, seed: int) -> tuple[RetrievalData, list[str]]:
@@ -251,7 +251,15 @@ def _joined(dev: Judged, test: Judged) -> Judged:
         relevance=(*dev.relevance, *test.relevance),
         corpus=test.corpus,
         clusters=np.arange(len(ids)),
+        origin=_one_origin(dev.origin, test.origin),
     )
+
+
+def _one_origin(first: Origin | None, second: Origin | None) -> Origin | None:
+    """Where rows of both come from, where that is one file."""
+    if first is None or second is None or first.file != second.file:
+        return None
+    return Origin(first.file, np.concatenate([first.rows, second.rows]))
 
 
 def _hide(judged: Judged, share: float | None, *, seed: int) -> tuple[np.ndarray, list[str]]:

@@ -25,6 +25,7 @@ _SCORES = 1e-12, 1e12
 _NEAR = 10
 _DENSITY_QUERIES = 4_096
 _SLICE = 4_096
+_PAIR_VALUES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -185,10 +186,14 @@ def judge_hits(
 
 def relevant_hits(rows: np.ndarray, asked: Asked) -> np.ndarray:
     """(B, K) whether each hit is relevant to its query."""
-    size = len(asked.judged.corpus)
-    pairs = [query * size + row for query, grades in enumerate(asked.judged.relevance) if not asked.hidden[query] for row in grades]
-    keys = np.arange(rows.shape[0])[:, None] * size + rows
-    return np.isin(keys, np.array(pairs, dtype=np.int64)) & (rows >= 0)
+    found = np.zeros(rows.shape, dtype=bool)
+    pairs = [(query, row) for query, grades in enumerate(asked.judged.relevance) if not asked.hidden[query] for row in grades]
+    step = max(1, _PAIR_VALUES // rows.shape[1])
+    for start in range(0, len(pairs), step):
+        queries, relevant = np.array(pairs[start : start + step], dtype=np.int64).T
+        pair, place = np.nonzero(rows[queries] == relevant[:, None])
+        found[queries[pair], place] = True
+    return found
 
 
 def with_density(
@@ -211,8 +216,9 @@ def with_density(
     """
     if fit.size > _DENSITY_QUERIES:
         fit = np.sort(np.random.default_rng([seed, 4]).choice(fit, _DENSITY_QUERIES, replace=False))
-    unique, place = np.unique(found.rows, return_inverse=True)
-    place = place.reshape(found.rows.shape)
+    seen = np.zeros(candidates.shape[0], dtype=bool)
+    seen[found.rows] = True
+    unique, place = np.flatnonzero(seen), (np.cumsum(seen) - 1)[found.rows]
     top = exact_top_k(candidates[unique], queries[fit], k=_NEAR + 1, rankings=("cosine",))["cosine"]
     near = min(_NEAR, fit.size)
     density = top.scores[:, :near].mean(axis=1)[place]
