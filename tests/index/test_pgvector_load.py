@@ -13,6 +13,7 @@ from psycopg import sql
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.index_config import IndexConfig
+from normwise.index import pgvector_load
 from normwise.index.build import build_index
 from normwise.index.opening import open_index
 from normwise.index.pgvector_index import open_pgvector
@@ -297,3 +298,46 @@ def test_rows_are_what_the_server_itself_writes(postgres, table_name):
         found = connection.execute(sql.SQL("SELECT id, text, metadata FROM {} ORDER BY norm").format(sql.Identifier(table_name))).fetchall()
     assert written == HEADER + encode_rows(chunk) + TRAILER
     assert found == [("%s", "", {}), ("a", "ä \U0001f600", {"a": 1}), ("é" * 300, None, {"b": "é"})]
+
+
+def at_row_chunk(monkeypatch, number, do):
+    """Do something when so many pieces of rows are laid out."""
+    calls = []
+
+    def encode(chunk):
+        calls.append(chunk)
+        if len(calls) == number:
+            do()
+        return encode_rows(chunk)
+
+    monkeypatch.setattr("normwise.index.pgvector_load.encode_rows", encode)
+
+
+def test_a_load_that_was_stopped_before_any_row_was_in_is_in_nobodys_way(load, run_sql, postgres, tmp_path, table_name, monkeypatch):
+    at_row_chunk(monkeypatch, 2, cut)
+    with pytest.raises(Cut):
+        load(scale=2.0)
+    check_half(run_sql, postgres, tmp_path, table_name, 0)
+    said = after(0, cut)
+    check_complete(load(log=said), run_sql, table_name)
+    assert said.seen[0] == "loaded 100 of 900 rows"
+
+
+def test_a_load_that_began_anew_keeps_out_the_one_before(load, run_sql, postgres, tmp_path, table_name, monkeypatch):
+    """The second begins when the first has written no row: the first must not go on in the table of the second."""
+    begin, begun = pgvector_load._begin, []
+
+    def overtaken(*arguments, **options):
+        done = begin(*arguments, **options)
+        begun.append(done)
+        if len(begun) == 2:
+            raise Cut
+        with pytest.raises(Cut):
+            load(folder="other")
+        return done
+
+    monkeypatch.setattr(pgvector_load, "_begin", overtaken)
+    with pytest.raises(WorkError, match="is loaded by another build at the same time"):
+        load(scale=2.0)
+    assert begun == [0, 0]
+    check_half(run_sql, postgres, tmp_path, table_name, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +13,10 @@ import numpy as np
 from normwise.index.checks import Value
 from normwise.index.contents import Contents, texts_hash
 from normwise.index.row_hashes import row_hashes, sum_hashes
+from normwise.theory.in_threads import in_threads
 
 _TOGETHER = 4096
+_PART_BYTES = 1 << 22
 
 
 class LoadContents:
@@ -26,9 +29,17 @@ class LoadContents:
 
     def __init__(self, contents: Contents, vectors: np.ndarray) -> None:
         self.contents, self.vectors = contents, vectors
-        self.fingerprint = _fingerprint(contents, raw=vectors is contents.vectors)
+        # It reads all there is, mostly outside the interpreter's lock: a load begins meanwhile.
+        pool = ThreadPoolExecutor(max_workers=1)
+        self._fingerprint = pool.submit(_fingerprint, contents, raw=vectors is contents.vectors)
+        pool.shutdown(wait=False)
         self._hashes = np.zeros((len(contents), 32), dtype=np.uint8)
         self._done = np.zeros(len(contents), dtype=bool)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that decides the rows and their order; waits until it is there."""
+        return self._fingerprint.result()
 
     def hashes(self, rows: slice) -> np.ndarray:
         """(n, 32) uint8 hashes of rows, each computed once."""
@@ -52,15 +63,26 @@ class LoadContents:
 
 def _fingerprint(contents: Contents, *, raw: bool) -> str:
     """Hash everything that decides the rows and their order."""
-    digest = hashlib.sha256(json.dumps([1, raw, contents.dimensions, len(contents), contents.texts is None]).encode())
+    digest = hashlib.sha256(json.dumps([2, raw, contents.dimensions, len(contents), contents.texts is None]).encode())
     digest.update("\0".join(contents.ids).encode("utf-8"))
     for numbers in (contents.vectors, contents.norms, contents.lengths):
         if numbers is not None:
-            digest.update(np.ascontiguousarray(numbers, dtype=numbers.dtype.newbyteorder("<")).data)
+            digest.update(b"".join(_digests(numbers)))
     digest.update("\0".join(contents.texts or ()).encode("utf-8"))
     for row in contents.metadata or ():
         digest.update(json_object(row).encode("utf-8") + b"\n")
     return digest.hexdigest()
+
+
+def _digests(numbers: np.ndarray) -> list[bytes]:
+    """Hashes of an array's parts, which the library makes side by side."""
+    step = max(1, _PART_BYTES // (numbers.nbytes // len(numbers)))
+
+    def digest(start: int) -> bytes:
+        part = np.ascontiguousarray(numbers[start : start + step], dtype=numbers.dtype.newbyteorder("<"))
+        return hashlib.sha256(part.data).digest()
+
+    return in_threads(digest, range(0, len(numbers), step), size=numbers.nbytes, least=4 * _PART_BYTES)
 
 
 def json_object(row: Mapping[str, Value]) -> str:

@@ -71,7 +71,7 @@ def _measure(request: BuildRequest, server: PgServer, load: Load) -> IndexManife
     config, contents = request.config, request.contents
     raw = not config.similarity.normalizes_candidate
     graphs = _GRAPHS if raw else ("directions",)
-    table = Layout(staging_name(load.name), contents.dimensions, "exact", "inner product" if raw else "directions", load.entry.largest_norm)
+    table = Layout(staging_name(load.name), contents.dimensions, "exact", "inner product" if raw else "directions", load.begun.largest_norm)
     _prepare_rows(request, server, table)
     tried: list[RecallRow] = []
     chosen, effort, words = table, {}, []

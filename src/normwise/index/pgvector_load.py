@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 import numpy as np
 import psycopg
 from psycopg import sql
+from psycopg.copy import LibpqWriter
 
 from normwise.core.errors import InputError, WorkError
 from normwise.index.contents import Contents
@@ -27,8 +29,10 @@ from normwise.index.pgvector_sql import REGISTER, Layout, create_table, named, r
 
 # What is lost at most when a load is killed, and what one transaction holds.
 CHUNK_BYTES = 64 << 20
-# Encoded and sent while the server works on the piece before.
+# What is laid out at a time.
 _PIECE_BYTES = 1 << 20
+# The driver sends what the server takes and keeps the rest, so that rows are hashed and laid out meanwhile.
+_UNSENT_BYTES = 8 << 20
 _LOCK_SECONDS = 30
 _ROW_OVERHEAD = 128
 
@@ -40,19 +44,24 @@ class Load:
     Args:
         name: the table's name when it is whole.
         hashed: the candidates as they are stored.
-        entry: what the register says of it while it loads; the hashes of the corpus come at the end (`whole_entry`).
+        begun: what the register says of it until its first rows are in for good; its fingerprint is a name of its own.
         log: takes one line of words for each chunk.
     """
 
     name: str
     hashed: LoadContents
-    entry: Entry
+    begun: Entry
     log: Callable[[str], None]
 
     @property
     def contents(self) -> Contents:
         """The candidates."""
         return self.hashed.contents
+
+    @property
+    def entry(self) -> Entry:
+        """What the register says of it while it loads; the hashes of the corpus come at the end (`whole_entry`)."""
+        return replace(self.begun, fingerprint=self.hashed.fingerprint)
 
     @property
     def whole_entry(self) -> Entry:
@@ -67,10 +76,10 @@ class Load:
 
 
 def prepare_load(name: str, contents: Contents, vectors: np.ndarray, log: Callable[[str], None]) -> Load:
-    """Take the fingerprint of contents, so that a load that goes on is known to go on with the same ones."""
+    """Begin to take the fingerprint of contents, so that a load that goes on is known to go on with the same ones."""
     hashed = LoadContents(contents, vectors)
-    entry = Entry(
-        fingerprint=hashed.fingerprint,
+    begun = Entry(
+        fingerprint=f"begun {uuid4().hex}",
         loaded=0,
         candidates=len(contents),
         next_position=len(contents),
@@ -80,7 +89,7 @@ def prepare_load(name: str, contents: Contents, vectors: np.ndarray, log: Callab
         largest_norm=float(contents.norms.max()),
         kinds=contents.kinds,
     )
-    return Load(name, hashed, entry, log)
+    return Load(name, hashed, begun, log)
 
 
 def load_rows(server: PgServer, load: Load, *, overwrite: bool) -> None:
@@ -99,17 +108,19 @@ def load_rows(server: PgServer, load: Load, *, overwrite: bool) -> None:
             setting(connection, "lock_timeout", f"{_LOCK_SECONDS}s")
             _count_in(connection, load, start=start, stop=stop)
             copy_rows(connection, load.staging.table, load_chunks(load, start, stop))
+            if not start:
+                write_entry(connection, load.name, "loading", replace(load.entry, loaded=stop))
         load.log(f"loaded {stop:,} of {total:,} rows")
 
 
 def copy_rows(connection: psycopg.Connection, table: str, chunks: Iterator[RowChunk]) -> None:
     """Send rows through binary COPY, piece by piece."""
-    first = next(chunks)
     # COPY takes no parameters: the identifiers are quoted as they are.
     columns = sql.SQL(", ").join(map(sql.Identifier, column_names()))
     statement = sql.SQL("COPY {} ({}) FROM STDIN WITH (FORMAT BINARY)").format(sql.Identifier(table), columns)
-    with connection.cursor().copy(statement) as copy:
-        copy.write(HEADER + encode_rows(first))
+    cursor = connection.cursor()
+    with cursor.copy(statement, writer=LibpqWriter(cursor, flush_threshold=_UNSENT_BYTES)) as copy:
+        copy.write(HEADER)
         for chunk in chunks:
             copy.write(encode_rows(chunk))
         copy.write(TRAILER)
@@ -141,19 +152,20 @@ def _begin(server: PgServer, load: Load, *, overwrite: bool) -> int:
         make_register(connection)
         entry = read_entry(connection, load.name, "loading", lock=True)
         exists = table_exists(connection, staging.table)
-        if entry is not None and entry.fingerprint != load.entry.fingerprint and not overwrite:
+        # A load of which no row is in for good is in nobody's way.
+        held = entry if entry is not None and entry.loaded else None
+        same = held is not None and held.fingerprint == load.entry.fingerprint
+        if held is not None and not same and not overwrite:
             raise InputError(
-                f"table {load.name!r} at {server.url.shown} is half loaded with other contents ({entry.loaded:,} of {entry.candidates:,} "
+                f"table {load.name!r} at {server.url.shown} is half loaded with other contents ({held.loaded:,} of {held.candidates:,} "
                 "rows): run the build that began it, pass --overwrite to throw its rows away, or choose another name"
             )
-        same = entry is not None and entry.fingerprint == load.entry.fingerprint
-        if entry is not None and same and exists and count_rows(connection, staging.table) == entry.loaded:
-            if entry.loaded:
-                load.log(f"went on with the load that stopped after {entry.loaded:,} of {entry.candidates:,} rows")
-            return entry.loaded
+        if held is not None and same and exists and count_rows(connection, staging.table) == held.loaded:
+            load.log(f"went on with the load that stopped after {held.loaded:,} of {held.candidates:,} rows")
+            return held.loaded
         drop_staging(connection, load.name)
         run(connection, create_table(staging))
-        write_entry(connection, load.name, "loading", load.entry)
+        write_entry(connection, load.name, "loading", load.begun)
     return 0
 
 
@@ -166,5 +178,6 @@ def drop_staging(connection: psycopg.Connection, name: str) -> None:
 def _count_in(connection: psycopg.Connection, load: Load, *, start: int, stop: int) -> None:
     """Note the rows of a chunk before they come, in their own transaction; it also keeps a second loader out."""
     statement = f"UPDATE {REGISTER} SET loaded = %s WHERE name = %s AND state = 'loading' AND fingerprint = %s AND loaded = %s"
-    if run(connection, statement, stop, load.name, load.entry.fingerprint, start).rowcount != 1:
+    fingerprint = load.entry.fingerprint if start else load.begun.fingerprint
+    if run(connection, statement, stop, load.name, fingerprint, start).rowcount != 1:
         raise WorkError(f"table {load.name!r} is loaded by another build at the same time: let one of them end, then run the other again")

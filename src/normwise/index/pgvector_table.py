@@ -96,8 +96,8 @@ class PgVectorIndex:
                 corpus_texts=None if entry.corpus_texts is None else _together(entry.corpus_texts, load.hashed.texts),
                 kinds=contents.kinds if metadata is not None else entry.kinds,
             )
-            if load.entry.largest_norm > entry.largest_norm:
-                entry = replace(entry, largest_norm=load.entry.largest_norm)
+            if load.begun.largest_norm > entry.largest_norm:
+                entry = replace(entry, largest_norm=load.begun.largest_norm)
                 if built.graph == "augmented":
                     options = drop_graphs(connection, self._name)
                     run(connection, create_graph(self._layout(entry), options))
