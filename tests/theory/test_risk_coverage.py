@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
-from normwise.theory.risk_coverage import aurc, auroc, excess_aurc, log_losses, negative_log_likelihood, resampled_aurc
+from normwise.theory.risk_coverage import aurc, auroc, excess_aurc, log_losses, negative_log_likelihood
 
 answers = st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.4, 0.8, 0.9]), st.booleans()), min_size=1, max_size=6)
 
@@ -39,15 +39,6 @@ def test_the_excess_is_over_the_best_of_all_orders(given_answers):
     assert excess_aurc(confidence, correct) == pytest.approx(aurc(confidence, correct) - best, abs=1e-12)
     assert excess_aurc(correct.astype(float), correct) == 0.0
     assert excess_aurc(confidence, correct) >= -1e-12
-
-
-@given(answers, st.integers(0, 10**6))
-def test_resamples_are_repeated_answers(given_answers, seed):
-    confidence, correct = (np.array([pair[i] for pair in given_answers]) for i in (0, 1))
-    times = np.random.default_rng(seed).integers(0, 4, size=(5, correct.size))
-    times[:, 0] += ~times.any(axis=1)
-    expected = [aurc(np.repeat(confidence, row), np.repeat(correct, row)) for row in times]
-    assert resampled_aurc(confidence, correct, times) == pytest.approx(expected, abs=1e-12)
 
 
 @given(answers)
@@ -114,9 +105,3 @@ def test_refusals(confidence, correct, message):
 def test_a_likelihood_takes_probabilities_only():
     with pytest.raises(InputError, match=r"confidence runs from -0.1 to 1.2"):
         log_losses(np.array([-0.1, 1.2]), np.array([True, False]))
-
-
-@pytest.mark.parametrize("times", [np.ones((2, 3), dtype=int), np.array([[1, 1], [0, 0]]), np.array([[2, -1]])])
-def test_resamples_hold_answers(times):
-    with pytest.raises(InputError, match="for 2 answers; expected counts of which each row holds one"):
-        resampled_aurc(np.array([0.1, 0.2]), np.array([True, False]), times)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
 from normwise.theory.resamples import Resamples
-from normwise.theory.risk_coverage import aurc, auroc, excess_aurc, resampled_aurc
+from normwise.theory.risk_coverage import aurc, auroc, excess_aurc
 from normwise.theory.selective_metrics import (
     areas,
     coverage_at_risk,
@@ -102,7 +102,6 @@ def test_resamples_are_repeated_answers(pairs, seed):
     repeated = [(np.repeat(confidence, row), np.repeat(right, row)) for row in times]
     coverages = np.array([0.1, 0.5, 0.8, 1.0])
     assert areas(tied) == pytest.approx([aurc(*each) for each in repeated], abs=1e-12)
-    assert areas(tied) == pytest.approx(resampled_aurc(confidence, right, times), abs=1e-12)
     assert excess_areas(tied) == pytest.approx([excess_aurc(*each) for each in repeated], abs=1e-12)
     assert (excess_areas(tied) >= 0.0).all()
     expected = [auroc(*each) for each in repeated]

@@ -107,13 +107,13 @@ class ThresholdRecord(Record):
     that the test gives. `method` names the test.
     """
 
-    precision_target: float
-    confidence: float
-    probability: float
-    coverage: float
-    answered: int
-    precision: float
-    precision_low: float
+    precision_target: float = Field(gt=0.0, lt=1.0)
+    confidence: float = Field(gt=0.0, lt=1.0)
+    probability: float = Field(ge=0.0, le=1.0)
+    coverage: float = Field(ge=0.0, le=1.0)
+    answered: int = Field(ge=0)
+    precision: float = Field(ge=0.0, le=1.0)
+    precision_low: float = Field(ge=0.0, le=1.0)
     method: str = "fixed-sequence"
     inert: Literal["rejects nothing", "rejects everything"] | None = None
 

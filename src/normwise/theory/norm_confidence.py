@@ -16,10 +16,12 @@ from normwise.core.records import Interval, Outcome
 from normwise.core.shapes import Bool, Float, Int
 from normwise.core.usefulness_records import Confidence, ConfidenceModel
 from normwise.theory.bootstrap import SAMPLES, paired_difference_interval
+from normwise.theory.calibration_rows import paired_gain
 from normwise.theory.claims import LEVEL, claim_outcome, span
 from normwise.theory.folds import cluster_folds
 from normwise.theory.rank_design import numeric_columns
-from normwise.theory.risk_coverage import aurc, auroc, excess_aurc, log_losses, resampled_aurc
+from normwise.theory.risk_coverage import aurc, auroc, excess_aurc, log_losses
+from normwise.theory.tied_answers import Answers
 
 # Written down before any run. Fewer right or wrong answers than this leave a fold of the cross-validation almost without one
 # kind; the published control lowers E-AURC by a tenth, and half of that is the least that would change a threshold.
@@ -32,7 +34,6 @@ PENALTIES = (0.01, 0.1, 1.0)
 _TAIL_DRAWS = 20
 _EQUAL = 1e-9
 _CERTAIN = 1e-12
-_CHUNK_VALUES = 1 << 19
 NORMS = ("log norm of the query", "log norm of the top hit")
 
 
@@ -217,22 +218,9 @@ def excess_aurc_gain(
         >>> excess_aurc_gain(bad, good, right, np.arange(18), seed=0).ci_low > 0
         True
     """
-    mean = excess_aurc(baseline, right) - excess_aurc(candidate, right)
-    _, cluster = np.unique(clusters, return_inverse=True)
-    count = int(cluster.max()) + 1
-    if count == 1:
-        return Interval(mean=mean, ci_low=None, ci_high=None)
-    random = np.random.default_rng(seed)
-    draws = np.empty(max(samples, math.ceil(2.0 * _TAIL_DRAWS / (1.0 - level))))
-    step = max(1, _CHUNK_VALUES // right.size)
-    for start in range(0, draws.size, step):
-        part = draws[start : start + step]
-        picked = random.integers(count, size=(part.size, count)) + np.arange(part.size)[:, None] * count
-        times = np.bincount(picked.reshape(-1), minlength=part.size * count).reshape(part.size, count)[:, cluster]
-        # The best order of the same answers is the same for both, and drops out of the difference.
-        part[:] = resampled_aurc(baseline, right, times) - resampled_aurc(candidate, right, times)
-    low, high = np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return Interval(mean=mean, ci_low=float(low), ci_high=float(high))
+    draws = max(samples, math.ceil(2.0 * _TAIL_DRAWS / (1.0 - level)))
+    old, new = Answers(baseline, right), Answers(candidate, right)
+    return paired_gain("e_aurc", old, new, clusters, seed=seed, level=level, samples=draws)
 
 
 def _designs(hits: TopHits, controls: Mapping[str, np.ndarray]) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:

@@ -154,7 +154,7 @@ def aurc_influence(confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray
     Returns:
         (B,) values; the mean over a resample, added to the area, is the resample's area to first order.
 
-    Reference: our derivation, from the sum of `resampled_aurc` with logarithms for harmonic numbers.
+    Reference: our derivation, from the sum of `areas` with logarithms for harmonic numbers.
 
     Example:
         >>> bool(abs(aurc_influence(np.array([0.9, 0.5, 0.1]), np.array([True, False, True])).sum()) < 1e-12)

@@ -52,7 +52,35 @@ def log_weights(hits: HitLists, prior: str, priors: Priors | None) -> Float[np.n
     return given
 
 
-class RerankingCalibrator(Record):
+class RanksAnew:
+    """What calibrators share that put the hit of their highest key first."""
+
+    inverse_temperature: float
+
+    def keys(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, "B K"]:
+        """Return what the hits are ranked by."""
+        raise NotImplementedError
+
+    def predict(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, " B"]:
+        """Return (B,) the chance that each hit put first is right; 0 where a vector is zero."""
+        return _probabilities(hits, self.keys(hits, priors=priors), self.inverse_temperature)
+
+    def order(self, hits: HitLists, *, priors: Priors | None = None) -> Int[np.ndarray, " B"]:
+        """Return (B,) the place of the hit that is put first."""
+        return self.keys(hits, priors=priors).argmax(axis=1)
+
+    @property
+    def parameters(self) -> int:
+        """How many free numbers were fitted; of two weights the scale is also that of the temperature."""
+        return 2
+
+    @property
+    def depth(self) -> int | None:
+        """How many hits per query it reads; None = the whole row."""
+        return None
+
+
+class RerankingCalibrator(RanksAnew, Record):
     """E5: scores times a power of a weight rank anew; a softmax of them is the probability.
 
     Equation: key = s * (w / w_0)^beta, w_0 the fitted queries' geometric mean weight (it changes no order); the hit of highest
@@ -105,31 +133,13 @@ class RerankingCalibrator(Record):
         """Return what the hits are ranked by."""
         return power_keys(hits.scores, log_weights(hits, self.prior, priors) - self.center, self.beta)
 
-    def predict(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, " B"]:
-        """Return (B,) the chance that each hit put first is right; 0 where a vector is zero."""
-        return _probabilities(hits, self.keys(hits, priors=priors), self.inverse_temperature)
-
-    def order(self, hits: HitLists, *, priors: Priors | None = None) -> Int[np.ndarray, " B"]:
-        """Return (B,) the place of the hit that is put first."""
-        return self.keys(hits, priors=priors).argmax(axis=1)
-
-    @property
-    def parameters(self) -> int:
-        """How many free numbers were fitted."""
-        return 2
-
-    @property
-    def depth(self) -> int | None:
-        """How many hits per query it reads; None = the whole row."""
-        return None
-
     @property
     def words(self) -> str:
         """One line for a reader."""
         return f"hits re-ranked by score times {self.prior}^{self.beta:.3g}, then a softmax at a fitted temperature"
 
 
-class PriorCalibrator(Record):
+class PriorCalibrator(RanksAnew, Record):
     """E6: a log-linear prior on candidates ranks anew; a softmax of the same sums is the probability.
 
     Equation: key = beta s + alpha log w with beta >= 0 and alpha of highest listwise likelihood, the mean over queries with a
@@ -183,24 +193,6 @@ class PriorCalibrator(Record):
     def keys(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, "B K"]:
         """Return what the hits are ranked by; -inf for a zero vector."""
         return prior_keys(hits, log_weights(hits, self.prior, priors), self.score_weight, self.prior_weight)
-
-    def predict(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, " B"]:
-        """Return (B,) the chance that each hit put first is right; 0 where a vector is zero."""
-        return _probabilities(hits, self.keys(hits, priors=priors), self.inverse_temperature)
-
-    def order(self, hits: HitLists, *, priors: Priors | None = None) -> Int[np.ndarray, " B"]:
-        """Return (B,) the place of the hit that is put first."""
-        return self.keys(hits, priors=priors).argmax(axis=1)
-
-    @property
-    def parameters(self) -> int:
-        """How many free numbers were fitted: the scale of the two weights is also that of the temperature."""
-        return 2
-
-    @property
-    def depth(self) -> int | None:
-        """How many hits per query it reads; None = the whole row."""
-        return None
 
     @property
     def words(self) -> str:

@@ -7,7 +7,7 @@ from scipy.special import xlog1py, xlogy
 from scipy.stats import rankdata
 
 from normwise.core.errors import InputError
-from normwise.core.shapes import Bool, Float, Int
+from normwise.core.shapes import Bool, Float
 
 
 def negative_log_likelihood(confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"]) -> float:
@@ -74,45 +74,6 @@ def aurc(confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"]) -
         sizes = np.diff(np.append(starts, wrong.size))
         wrong = np.repeat(np.add.reduceat(wrong, starts) / sizes, sizes)
     return float(np.mean(np.cumsum(wrong) / np.arange(1, wrong.size + 1)))
-
-
-def resampled_aurc(
-    confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"], times: Int[np.ndarray, "R _"]
-) -> Float[np.ndarray, " R"]:
-    """Return the AURC of many resamples of the same answers at once.
-
-    Equation: an answer (or a group of equal confidences, with its mean error) of error e that counts m times after K others
-    with E errors adds sum_{j <= m} (E + j e) / (K + j) = m e + (E - e K) (H_{K + m} - H_K), H the harmonic numbers.
-
-    Args:
-        confidence: (B,) finite numbers; only their order counts.
-        correct: (B,) whether an answer is right.
-        times: (R, B) how often each resample holds each answer; every row holds at least one.
-
-    Returns:
-        (R,) the areas; those of `aurc` on the answers so repeated.
-
-    Raises:
-        InputError: as `aurc`, or times that do not fit.
-
-    Reference: our derivation.
-
-    Example:
-        >>> resampled_aurc(np.array([0.9, 0.5]), np.array([True, False]), np.array([[1, 1], [0, 2], [3, 0]])).tolist()
-        [0.25, 1.0, 0.0]
-    """
-    _check(confidence, correct)
-    if times.shape[1] != correct.size or (times < 0).any() or not times.any(axis=1).all():
-        raise InputError(f"times have shape {times.shape} for {correct.size} answers; expected counts of which each row holds one")
-    order, starts = _ranked(confidence)
-    counts = np.add.reduceat(times[:, order], starts, axis=1)
-    wrong = np.add.reduceat(times[:, order] * ~correct[order], starts, axis=1).astype(np.float64)
-    error = np.divide(wrong, counts, out=np.zeros_like(wrong), where=counts > 0)
-    held = np.cumsum(counts, axis=1)
-    harmonic = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(1, int(held[:, -1].max()) + 1))])
-    before, errors_before = held - counts, np.cumsum(wrong, axis=1) - wrong
-    area = wrong + (errors_before - error * before) * (harmonic[held] - harmonic[before])
-    return area.sum(axis=1) / held[:, -1]
 
 
 def excess_aurc(confidence: Float[np.ndarray, " B"], correct: Bool[np.ndarray, " _"]) -> float:

@@ -111,7 +111,7 @@ def coverages_at(tied: TiedAnswers, risk: float) -> Float[np.ndarray, " R"]:
 
 
 def areas(tied: TiedAnswers) -> Float[np.ndarray, " R"]:
-    """Return the `aurc` of each resample; the same figures as `resampled_aurc`, from sums that other figures share.
+    """Return the `aurc` of each resample.
 
     Equation: with H the harmonic numbers and L(k) = H_0 + ... + H_{k-1} = k H_k - k, a group of m answers of which w are
     wrong, after K others, adds w (H_n - (L(K + m) - L(K)) / m) / n: its error w / m counts in R(k) for each k after it.
