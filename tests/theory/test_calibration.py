@@ -1,6 +1,7 @@
 """The calibration beside a model: applied as fitted, refused where it does not hold, read back bit by bit."""
 
 import json
+import math
 import shlex
 from dataclasses import replace
 
@@ -301,6 +302,11 @@ def test_the_trip_through_json_changes_no_bit(world, fitted):
         (lambda text: edited(text, surprise=1), "surprise"),
         (lambda text: edited(text, calibrator={"kind": "magic"}), "calibrator"),
         (lambda text: edited(text, verdict=None), "verdict"),
+        (lambda text: with_threshold(text, probability=6), "threshold.probability: expected 1 or below"),
+        (lambda text: with_threshold(text, probability=-0.1), "threshold.probability: expected 0 or above"),
+        (lambda text: with_threshold(text, probability=math.nan), "threshold.probability"),
+        (lambda text: with_threshold(text, coverage=1.5), "threshold.coverage"),
+        (lambda text: with_threshold(text, precision_target=0), "threshold.precision_target"),
     ],
 )
 def test_a_foreign_cut_or_newer_file_is_refused_in_words(fitted, change, expected):
@@ -310,3 +316,8 @@ def test_a_foreign_cut_or_newer_file_is_refused_in_words(fitted, change, expecte
 
 def edited(text, **changes):
     return json.dumps(json.loads(text) | changes)
+
+
+def with_threshold(text, **changes):
+    read = json.loads(text)
+    return json.dumps(read | {"threshold": read["threshold"] | changes})
