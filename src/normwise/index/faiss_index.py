@@ -260,7 +260,8 @@ def build_faiss(request: BuildRequest) -> FaissIndex:
     table = Table(request.contents, norm_storage=config.norm_storage)
     built = build_store(config, request.contents, table.norms, test, request.log)
     request.log(built.words)
-    index = FaissIndex(request.out, request.manifest(**_found(built)), config, table, built.store)
+    manifest = request.manifest(corpus_vectors=sum_hashes(map(bytes, table.hashes)), **_found(built))
+    index = FaissIndex(request.out, manifest, config, table, built.store)
     index.queries = test.queries if config.method != "exact" and test.source == "queries" else None
     index.radius = built.radius
     with whole_folder(request.out, overwrite=request.overwrite) as folder:

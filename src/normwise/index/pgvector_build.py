@@ -83,6 +83,7 @@ def _measure(request: BuildRequest, server: PgServer, load: Load) -> IndexManife
         words.append("Every search compares with every vector, and no index of the database is used.")
     last = [row for row in tried if chosen.method == "exact" or row.graph == chosen.graph][-1]
     manifest = request.manifest(
+        corpus_vectors=load.hashed.corpus,
         method=chosen.method,
         graph="none" if chosen.method == "exact" else chosen.graph,
         effort=effort,

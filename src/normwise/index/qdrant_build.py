@@ -146,6 +146,7 @@ def _measure(work: Work, entry: Entry) -> IndexManifest:
     if work.server.local:
         words.append(f"{LOCAL} runs in the memory of the process that opens the folder.")
     manifest = request.manifest(
+        corpus_vectors=work.load.corpus,
         method=method,
         effort=effort,
         **({"graph": "none"} if method == "exact" else {}),

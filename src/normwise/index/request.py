@@ -9,7 +9,7 @@ from typing import Any
 
 from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import IndexManifest
-from normwise.index.contents import Contents, texts_hash, vectors_hash
+from normwise.index.contents import Contents, texts_hash
 from normwise.index.self_test import SelfTest
 
 
@@ -41,8 +41,13 @@ class BuildRequest:
     overwrite: bool = False
     log: Callable[[str], None] = _silent
 
-    def manifest(self, **found: Any) -> IndexManifest:
-        """The manifest of this request; `found` is what the builder did: method, graph, effort, recall, tried, words, location, name."""
+    def manifest(self, *, corpus_vectors: str, **found: Any) -> IndexManifest:
+        """The manifest of this request.
+
+        Args:
+            corpus_vectors: the order-free hash of its vectors, which the builder made of its rows.
+            found: what the builder did: method, graph, effort, recall, tried, words, location, name.
+        """
         contents, config = self.contents, self.config
         values: dict[str, Any] = {
             "engine": config.engine,
@@ -59,7 +64,7 @@ class BuildRequest:
             "model": self.model,
             "model_name": self.model_name,
             "corpus_texts": texts_hash(contents),
-            "corpus_vectors": vectors_hash(contents),
+            "corpus_vectors": corpus_vectors,
             "metadata_keys": tuple(sorted(contents.kinds)),
             "has_texts": contents.texts is not None,
             "has_lengths": contents.lengths is not None,
