@@ -99,6 +99,21 @@ def test_an_outdated_calibration_guards_nothing(tmp_path, retriever):
 
 
 @BOTH
+def test_a_guard_whose_corpus_changes_under_it_answers_nothing(tmp_path, retriever):
+    """A list that is empty because the calibration is old would say "I don't know", and one that is not "trust this"."""
+    corpus = write_corpus(tmp_path / "set")
+    build_index(tmp_path / "index", model=save_encoder(tmp_path / "model"), data=corpus)
+    calibration = calibration_for(tmp_path / "index", probability=0.2)
+    for named in (True, False):
+        (tmp_path / "index" / "calibration.json").write_text(calibration.to_json())
+        opened = retriever.open(tmp_path / "index", calibration=calibration if named else None, k=3, drop_abstained=True)
+        assert len(hits_of(opened, ASKED)) == 1
+        opened.searcher._index.delete(["d3"])
+        with pytest.raises(InputError, match="the corpus has 26 candidates, fitted on 27"):
+            hits_of(opened, ASKED)
+
+
+@BOTH
 def test_a_filter_under_a_guard_is_refused_at_retrieval(index, calibration, retriever):
     (index / "calibration.json").write_text(calibration.to_json())
     try:
@@ -166,8 +181,21 @@ def test_the_nodes_of_a_list_are_scored_on_one_scale(index, calibration):
 
 @BOTH
 def test_bad_settings_are_refused(tmp_path, index, retriever):
-    with pytest.raises(InputError, match="k is 0; expected at least 1"):
-        retriever.open(index, k=0)
+    for settings, words in (
+        ({"k": 0}, "k is 0; expected a whole number"),
+        ({"k": True}, "k is True; expected a whole number"),
+        ({"k": "3"}, "k is '3'; expected a whole number"),
+        ({"k": 2.5}, "k is 2.5; expected a whole number"),
+        ({"where": "third"}, "where is 'third'; expected keys and values"),
+        ({"drop_abstained": "no"}, "drop_abstained is 'no'; expected True or False"),
+        ({"require_calibration": 1}, "require_calibration is 1; expected True or False"),
+        ({"calibration": 5}, "calibration is 5; expected a file, the folder of one, or a Calibration"),
+        ({"model": 5}, "model is 5; expected a folder, a hub id, or an open encoder"),
+    ):
+        with pytest.raises(InputError, match=words):
+            retriever.open(index, **settings)
+    with pytest.raises(InputError, match=r"searcher is 'my-index'; expected an open Searcher: a retriever's open\('my-index'\) makes one"):
+        retriever(searcher="my-index")
     with pytest.raises(InputError, match="does not exist"):
         retriever.open(tmp_path / "gone")
     build_index(tmp_path / "bare", vectors=mixed_vectors(), similarity="dot")

@@ -262,6 +262,46 @@ def test_a_changed_corpus_ends_a_calibration(tmp_path):
     assert not Searcher.open(folder).why_not_calibrated
 
 
+def test_a_named_calibration_is_refused_once_the_corpus_under_an_open_searcher_has_changed(tmp_path):
+    build_index(tmp_path / "index", vectors=mixed_vectors(), similarity="dot")
+    shared = open_index(tmp_path / "index")
+    with Searcher.open(shared, calibration=calibration_for(tmp_path / "index")) as searcher:
+        before = searcher.search(QUERIES, k=2)
+        shared.delete(["3"])
+        for _ in range(2):
+            with pytest.raises(
+                InputError, match=r"calibration: this calibration does not hold here: the corpus has 39 candidates, fitted on 40"
+            ):
+                searcher.search(QUERIES, k=2)
+        shared.add(["3"], mixed_vectors()[3:4])
+        after = searcher.search(QUERIES, k=2)
+    np.testing.assert_array_equal(after.probabilities, before.probabilities)
+
+
+def test_a_calibration_that_was_found_is_looked_for_anew_once_the_corpus_has_changed(tmp_path):
+    build_index(tmp_path / "index", vectors=mixed_vectors(), similarity="dot")
+    file = tmp_path / "index" / "calibration.json"
+    file.write_text(calibration_for(tmp_path / "index").to_json())
+    with Searcher.open(tmp_path / "index") as searcher:
+        assert searcher.search(QUERIES, k=1).why_not_calibrated == ""
+        vectors = np.concatenate([mixed_vectors(), mixed_vectors(5, seed=8)])
+        searcher._index.add([f"new {row}" for row in range(5)], vectors[ROWS:])
+        changed = searcher.search(QUERIES, k=12)
+        assert "the corpus has 45 candidates, fitted on 40" in changed.why_not_calibrated
+        assert np.isnan(changed.probabilities[:-1, 0]).all()
+        assert searcher.calibration is None
+        # Somebody calibrates what is there now, deeper, and the corpus changes once more and back.
+        searcher._index.save()
+        file.write_text(calibration_for(tmp_path / "index", depth=20).to_json())
+        searcher._index.delete(["new 4"])
+        assert searcher.search(QUERIES, k=1).why_not_calibrated
+        searcher._index.add(["new 4"], vectors[-1:])
+        again = searcher.search(QUERIES, k=1)
+    assert again.why_not_calibrated == ""
+    with Searcher.open(tmp_path / "index") as fresh:
+        np.testing.assert_array_equal(again.probabilities, fresh.search(QUERIES, k=1).probabilities)
+
+
 def test_a_filter_has_no_probability_and_refuses_a_named_calibration(tmp_path):
     from search_material import write_corpus
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
 from normwise.core.errors import InputError, NormwiseError
@@ -99,11 +100,32 @@ def _caller() -> int:
     return level
 
 
-def texts_at_hand(searcher: Any) -> None:
-    """Refuse an index that cannot give the texts of its candidates: a retriever hands texts on.
+def check_retriever(searcher: Any, *, k: Any, where: Any, **switches: Any) -> None:
+    """Refuse what no retriever can be made of: it hands texts on, so the index has to hold them.
+
+    Args:
+        searcher: an open `Searcher`.
+        k: how many hits per query.
+        where: metadata that a hit must have, or None.
+        switches: what is True or False, by name.
 
     Raises:
-        InputError: it holds none.
+        InputError: names the argument, what came and what was expected.
+
+    Example:
+        >>> check_retriever("my-index", k=1, where=None)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        normwise.core.errors.InputError: searcher is 'my-index'; expected an open Searcher: a retriever's open('my-index') makes one
     """
+    if not all(hasattr(searcher, name) for name in ("search", "manifest", "metadata", "why_not_calibrated")):
+        raise InputError(f"searcher is {searcher!r:.80}; expected an open Searcher: a retriever's open({searcher!r:.80}) makes one")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise InputError(f"k is {k!r:.40}; expected a whole number of hits per query, at least 1")
+    if where is not None and not isinstance(where, Mapping):
+        raise InputError(f"where is {where!r:.80}; expected keys and values that a hit must have, such as {{'lang': 'de'}}")
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} is {value!r:.40}; expected True or False")
     if not searcher.manifest.has_texts:
         raise InputError("the index holds vectors without texts, and a retriever hands texts on: build it with --data")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PrivateAttr
 
-from normwise.core.errors import InputError
-from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand, trusted_hits
+from normwise.integrations import Guard, MissingLibraryError, check_retriever, metadata_of_hits, trusted_hits
 from normwise.workflows.search import Searcher
 
 try:
@@ -55,10 +54,10 @@ class NormwiseRetriever(BaseRetriever):
     _guard: Guard = PrivateAttr(default_factory=Guard)
 
     def __init__(self, **settings: Any) -> None:
+        fields = type(self).model_fields
+        own = {name: settings.get(name, fields[name].default) for name in ("k", "where", "drop_abstained", "require_calibration")}
+        check_retriever(settings.get("searcher"), **own)
         super().__init__(**settings)
-        if self.k < 1:
-            raise InputError(f"k is {self.k}; expected at least 1 document per query")
-        texts_at_hand(self.searcher)
         if self.drop_abstained:
             self._guard.check(self.searcher.why_not_calibrated, required=self.require_calibration)
 
@@ -73,6 +72,7 @@ class NormwiseRetriever(BaseRetriever):
         drop_abstained: bool = False,
         require_calibration: bool = True,
         where: Where | None = None,
+        url: str | None = None,
     ) -> Self:
         """Open an index and make a retriever of it.
 
@@ -84,14 +84,15 @@ class NormwiseRetriever(BaseRetriever):
             drop_abstained: as above.
             require_calibration: as above.
             where: as above.
+            url: address of the server, where the index lies on one with a password.
 
         Raises:
             InputError: as `Searcher.open`; k < 1; an index without texts; `drop_abstained` without a calibration.
         """
-        searcher = Searcher.open(index, model=model, calibration=calibration)
-        settings = {"drop_abstained": drop_abstained, "require_calibration": require_calibration}
+        searcher = Searcher.open(index, model=model, calibration=calibration, url=url)
+        settings = {"where": where, "drop_abstained": drop_abstained, "require_calibration": require_calibration}
         try:
-            return cls(searcher=searcher, k=k, where=None if where is None else dict(where), **settings)
+            return cls(searcher=searcher, k=k, **settings)
         except BaseException:
             searcher.close()
             raise

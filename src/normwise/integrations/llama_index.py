@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from normwise.core.errors import InputError
-from normwise.integrations import Guard, MissingLibraryError, metadata_of_hits, texts_at_hand, trusted_hits
+from normwise.integrations import Guard, MissingLibraryError, check_retriever, metadata_of_hits, trusted_hits
 from normwise.workflows.search import Searcher
 
 try:
@@ -57,9 +56,7 @@ class NormwiseRetriever(BaseRetriever):
         where: Where | None = None,
         **settings: Any,
     ) -> None:
-        if k < 1:
-            raise InputError(f"k is {k}; expected at least 1 node per query")
-        texts_at_hand(searcher)
+        check_retriever(searcher, k=k, where=where, drop_abstained=drop_abstained, require_calibration=require_calibration)
         self.searcher, self.k, self.where = searcher, k, where
         self.drop_abstained, self.require_calibration, self._guard = drop_abstained, require_calibration, Guard()
         if drop_abstained:
@@ -77,6 +74,7 @@ class NormwiseRetriever(BaseRetriever):
         drop_abstained: bool = False,
         require_calibration: bool = True,
         where: Where | None = None,
+        url: str | None = None,
     ) -> Self:
         """Open an index and make a retriever of it.
 
@@ -88,11 +86,12 @@ class NormwiseRetriever(BaseRetriever):
             drop_abstained: as above.
             require_calibration: as above.
             where: as above.
+            url: address of the server, where the index lies on one with a password.
 
         Raises:
             InputError: as `Searcher.open`; k < 1; an index without texts; `drop_abstained` without a calibration.
         """
-        searcher = Searcher.open(index, model=model, calibration=calibration)
+        searcher = Searcher.open(index, model=model, calibration=calibration, url=url)
         try:
             return cls(searcher, k=k, drop_abstained=drop_abstained, require_calibration=require_calibration, where=where)
         except BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
@@ -16,6 +16,7 @@ from normwise.data.texts import text_problem
 from normwise.index.opening import open_index
 from normwise.index.protocol import Index, Where
 from normwise.report.words import counted
+from normwise.theory.calibration import Calibration
 from normwise.theory.directions import exact_norms
 from normwise.workflows.search_calibration import Fitted, Searched, find_calibration
 from normwise.workflows.search_judging import Query, calibrated, uncalibrated
@@ -25,7 +26,10 @@ from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
-    from normwise.theory.calibration import Calibration
+
+
+# A search is made again where the corpus has changed since the calibration was checked.
+_TRIES = 3
 
 
 @final
@@ -38,8 +42,11 @@ class Searcher:
         `with Searcher.open("my-index") as searcher: result = searcher.search(["how do I sort a list?"], k=5)`
     """
 
-    def __init__(self, index: Index, fitted: Fitted, *, name: str = "the index", model: str | Path | Encoder | None = None) -> None:
-        self._index, self._fitted, self._name, self._model = index, fitted, name, model
+    def __init__(
+        self, index: Index, find: Callable[[], Fitted], *, name: str = "the index", model: str | Path | Encoder | None = None
+    ) -> None:
+        self._index, self._find, self._name, self._model = index, find, name, model
+        self._corpus, self._fitted = _corpus_of(index), find()
         self._encoder: Encoder | None = None
         self._notes: tuple[str, ...] = ()
 
@@ -67,6 +74,10 @@ class Searcher:
                 found is left out instead, and `why_not_calibrated` says why.
             WorkError: a server does not answer.
         """
+        if calibration is not None and not isinstance(calibration, str | Path | Calibration):
+            raise InputError(f"calibration is {calibration!r:.80}; expected a file, the folder of one, or a Calibration")
+        if model is not None and not isinstance(model, str | Path) and not hasattr(model, "encode_queries"):
+            raise InputError(f"model is {model!r:.80}; expected a folder, a hub id, or an open encoder")
         folder = user_path(index, what="index") if isinstance(index, str | Path) else None
         opened: Any = index if folder is None else open_index(folder, url=url)
         manifest: IndexManifest = opened.manifest
@@ -77,12 +88,16 @@ class Searcher:
                 model = open_encoder(model)  # opened at once, since a calibration may name it
                 own = model_hash(model)
             place = str(beside) if beside else None
-            fitted = find_calibration(calibration, Searched(manifest, len(opened), index=folder, model=place, model_hash=own))
+
+            def find() -> Fitted:
+                now = Searched(opened.manifest, len(opened), index=folder, model=place, model_hash=own, at=url)
+                return find_calibration(calibration, now)
+
+            return cls(opened, find, name="the index" if folder is None else str(folder), model=model)
         except BaseException:
             if folder is not None:
                 opened.close()
             raise
-        return cls(opened, fitted, name="the index" if folder is None else str(folder), model=model)
 
     def __enter__(self) -> Self:
         return self
@@ -116,7 +131,8 @@ class Searcher:
         """Find the k best candidates of every query.
 
         With a calibration the index is searched as deep as the calibrator reads, and k hits of that are returned. A filter
-        searches a part of the corpus, for which no calibration was fitted: hits then have no probability.
+        searches a part of the corpus, for which no calibration was fitted: hits then have no probability. Where the corpus has
+        changed since the last search, the calibration is checked, or looked for, anew.
 
         Args:
             queries: B texts, or (B, D) raw vectors.
@@ -128,15 +144,23 @@ class Searcher:
 
         Raises:
             InputError: an empty text, a vector of another width or with a value that is not finite, k < 1, an unknown key of
-                `where`, another model than the index's, or `where` with a calibration that was named.
+                `where`, another model than the index's, `where` with a calibration that was named, or a corpus that has changed
+                so that the named one does not hold any more.
             WorkError: a server does not answer.
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise InputError(f"k is {k!r:.40}; expected a whole number of at least 1")
-        vectors, texts, lengths = self._asked(queries)
-        fitted = self._applicable(where, lengths=lengths)
-        wanted, size = int(k), len(self)
-        found = self._index.search(vectors, k=self._depth(wanted, fitted), where=where)
+        wanted, tries = int(k), 0
+        while True:
+            vectors, texts, lengths = self._asked(queries)
+            fitted = self._applicable(where, lengths=lengths)
+            found = self._index.search(vectors, k=self._depth(wanted, fitted), where=where)
+            if not self._changed():
+                break
+            if (tries := tries + 1) == _TRIES:
+                fitted = Fitted(None, why_not="the corpus changes while it is searched")
+                break
+        size = len(self)
         query = Query(exact_norms(vectors, name="queries"), lengths)
         if fitted.calibration is None:
             shown = uncalibrated(found, query, shown=wanted, why=fitted.why_not)
@@ -174,6 +198,15 @@ class Searcher:
         """Let go of files and connections."""
         self._index.close()
 
+    def _changed(self) -> bool:
+        """Whether the corpus is not the one that the calibration was checked for, which is then done anew."""
+        now = _corpus_of(self._index)
+        if now == self._corpus:
+            return False
+        self._fitted = self._find()
+        self._corpus = now
+        return True
+
     def _depth(self, k: int, fitted: Fitted) -> int:
         """How many hits to find: k, or as many as the calibration reads."""
         return k if fitted.calibration is None else max(k, min(fitted.calibration.depth_needed, max(len(self), 1)))
@@ -203,6 +236,12 @@ class Searcher:
         vectors = self._encoder.encode_queries(texts, progress=False)
         reads = self.calibration is not None and self.calibration.needs_lengths
         return vectors, texts, text_lengths(self._encoder, texts) if reads else None
+
+
+def _corpus_of(index: Index) -> tuple[int, str | None, str | None]:
+    """What a calibration is checked against that may change under an open index."""
+    manifest = index.manifest
+    return len(index), manifest.corpus_texts, manifest.corpus_vectors
 
 
 def _verdict_of(fitted: Fitted) -> str:

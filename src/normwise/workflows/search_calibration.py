@@ -78,6 +78,7 @@ class Searched:
         index: its folder.
         model: where the model lies.
         model_hash: of the model that reads queries of bare vectors, which the index itself does not know.
+        at: the address of the server, where it was given.
     """
 
     manifest: IndexManifest
@@ -85,6 +86,7 @@ class Searched:
     index: Path | None = None
     model: str | None = None
     model_hash: str | None = None
+    at: str | None = None
 
     def check(self, calibration: Calibration) -> None:
         """Refuse a calibration that was fitted on something else.
@@ -121,7 +123,7 @@ def find_calibration(named: str | Path | Calibration | None, searched: Searched)
         InputError: the one that was named does not hold; the message says what differs and what to do.
     """
     if named is not None:
-        calibration = named if isinstance(named, Calibration) else read_calibration(named)
+        calibration = named if isinstance(named, Calibration) else read_calibration(named, again=searched.command)
         place = "calibration" if isinstance(named, Calibration) else str(named)
         try:
             searched.check(calibration)
