@@ -85,7 +85,7 @@ def test_people_see_verdict_threshold_norms_bake_off_and_signals_in_this_order(f
         ),
         (["--data", "toy", "--model", "m", "--overwrite"], "--overwrite replaces an earlier page at --report"),
         (["--data", "toy", "--model", "m", "--no-save", "--out", "x.json"], "--out names a file to write and --no-save writes none"),
-        (["--data", "toy", "--model", "m", "--precision", "1"], "precision is 1.0; expected a share between 0 and 1"),
+        (["--data", "toy", "--model", "m", "--precision", "1"], "precision is 1.0; expected a share above 0, at most 0.999999"),
         (["--data", "toy", "--model", "m", "--temperature", "-1"], "temperature is -1.0; expected a finite number above 0"),
         (
             ["--data", "toy", "--model", "m", "--signals", "scores"],

@@ -60,6 +60,9 @@ def calibrate(
     index: Annotated[
         Path | None, typer.Option("--index", help="Calibrate on what this index returns.", show_default="exact search")
     ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Address of the server of --index, where it has a password.", show_default="as built")
+    ] = None,
     limit_queries: Annotated[
         int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of each split.", show_default="all")
     ] = None,
@@ -106,9 +109,10 @@ def calibrate(
             raise InputError("--overwrite replaces an earlier page at --report: give one, or leave it out")
         if data is None:
             raise InputError("calibrate needs --data with judged queries: a built-in set, a BEIR folder or a file of named columns")
-        found = _of_vectors(vectors, data, similarity, shared, idle={"--model": model, "--index": index}) if vectors else None
+        found = _of_vectors(vectors, data, similarity, shared, idle={"--model": model, "--index": index, "--url": url}) if vectors else None
         if found is None:
-            found = _of_model(model, data, similarity, shared, index=index, trust_remote_code=trust_remote_code)
+            own = {"index": index, "url": url, "trust_remote_code": trust_remote_code}
+            found = _of_model(model, data, similarity, shared | own)
         for note in found.notes:
             cli_work.say(f"note: {note}")
         return found
@@ -129,17 +133,14 @@ def _of_vectors(
     return calibrate_vectors(*vectors, data, similarity=similarity, **shared)
 
 
-def _of_model(
-    model: str | None, data: str, similarity: str | None, shared: dict[str, Any], *, index: Path | None, trust_remote_code: bool
-) -> CalibrationReport:
+def _of_model(model: str | None, data: str, similarity: str | None, settings: dict[str, Any]) -> CalibrationReport:
     if model is None:
         raise InputError("calibrate needs --model, or --vectors QUERIES.npy CANDIDATES.npy with --similarity")
     if similarity is not None:
         raise InputError("--similarity belongs to --vectors: a model brings its own; leave it out")
     from normwise.workflows.calibrate import calibrate
 
-    progress = sys.stderr.isatty()
-    return calibrate(model, data, index=index, progress=progress, trust_remote_code=trust_remote_code, **shared)
+    return calibrate(model, data, progress=sys.stderr.isatty(), **settings)
 
 
 def show_calibration(report: CalibrationReport) -> None:

@@ -1,6 +1,7 @@
 """BEIR folders that are broken, contradict themselves or may not be read: each is refused by file and row."""
 
 import errno
+import gzip
 import json
 from pathlib import Path
 
@@ -79,6 +80,21 @@ def test_clusters_may_be_numbers_of_any_size(make):
     queries = [{"_id": f"q{n}", "text": f"query {n}", "metadata": {"cluster": 10**30 * (n % 2)}} for n in range(4)]
     test = "".join(f"q{n}\td{n}\t1\n" for n in range(4))
     assert load_data(make(queries=queries, test=test), seed=0).test.clusters.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl"])
+def test_a_file_and_a_packed_one_that_differ_are_refused_by_both_names(make, tmp_path, name):
+    config, file, packed = make(), tmp_path / name, tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert load_data(config, seed=0).test.relevance == ({0: 1.0},)
+    lines = file.read_bytes().splitlines(keepends=True)
+    for other in (lines[::-1], lines[:-1], [*lines, b"{}\n"]):
+        packed.write_bytes(gzip.compress(b"".join(other)))
+        with pytest.raises(InputError, match=rf"/{name} and .*/{name}\.gz differ, and nothing says which is meant: move one of them"):
+            load_data(config, seed=0)
+    file.unlink()
+    packed.write_bytes(gzip.compress(b"".join(lines)))
+    assert load_data(config, seed=0).test.relevance == ({0: 1.0},)
 
 
 @pytest.mark.parametrize("place", ["corpus.jsonl", "qrels/test.tsv", "candidates/test.tsv", "normwise-data.json"])

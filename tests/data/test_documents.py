@@ -119,3 +119,9 @@ def test_a_corpus_whose_first_row_lacks_its_id_is_no_file_of_texts(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "red"}\n{"_id": "b", "text": "blue"}\n')
     with pytest.raises(InputError, match=r"c\.jsonl, line 1, column _id: expected a text, got None"):
         read_documents(tmp_path / "c.jsonl")
+
+
+def test_bad_rows_of_pairs_are_refused_with_a_way_out_that_there_is(tmp_path):
+    (tmp_path / "pairs.csv").write_text("anchor,positive\nred,a red one\nblue,\n")
+    with pytest.raises(InputError, match=r"row 3, column positive: .*; repair these rows, or take them out$"):
+        read_documents(str(tmp_path / "pairs.csv"))

@@ -252,7 +252,9 @@ class IndexContract:
             assert set(found.ids[:, :count].ravel()) <= {f"d{row}" for row in kept}
             best = np.sort(all_scores(queries, vectors[kept], Similarity.DOT), axis=1)[:, ::-1][:, :count]
             scale = np.linalg.norm(queries, axis=1, keepdims=True) * np.linalg.norm(vectors, axis=1).max()
-            assert (np.abs(found.scores[:, :count] - best) <= 2 * self.precision * scale).all()
+            close = np.abs(found.scores[:, :count] - best) <= 2 * self.precision * scale
+            # Lists whose recall is .99 may miss one of twenty.
+            assert close.all() if self.exact else close.mean() >= 0.85
             assert (found.ids[:, count:] == None).all()  # noqa: E711
             assert (found.scores[:, count:] == -np.inf).all()
             assert (found.norms[:, count:] == 0.0).all()

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.index_config import IndexConfig
-from normwise.index import pgvector_load
+from normwise.index import pgvector_build, pgvector_load
 from normwise.index.build import build_index
 from normwise.index.opening import open_index
 from normwise.index.pgvector_index import open_pgvector
@@ -230,6 +230,49 @@ def test_a_build_that_was_stopped_after_its_table_was_whole_only_writes_its_fold
         load(method="hnsw", links=4, construction_effort=20)
 
 
+@pytest.mark.parametrize("stopped_at", ["write_manifest", "tie_to_folder"])
+def test_an_overwrite_that_was_stopped_after_its_table_was_whole_says_so_and_goes_on_from_it(
+    load, run_sql, tmp_path, table_name, monkeypatch, stopped_at
+):
+    opened = load(scale=2.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"normwise.index.pgvector_build.{stopped_at}", lambda *_: cut())
+        with pytest.raises(Cut):
+            load(overwrite=True)
+    said = r"was replaced by a build that has not written its folder: if none is at work, run that same build again, with --overwrite"
+    for act in (lambda: open_index(tmp_path / "index"), lambda: opened.search(mixed(1, WIDTH, seed=2), k=1)):
+        with pytest.raises(WorkError, match=said):
+            act()
+    opened.close()
+    lines = []
+    again = load(overwrite=True, log=lines.append)
+    check_complete(again, run_sql, table_name)
+    again.close()
+    assert lines == [f"table {table_name!r} had been built from the same vectors with the same settings: only its folder was missing"]
+    with closing(open_index(tmp_path / "index")) as index:
+        assert len(index) == ROWS
+    # Once it has its folder, or for other contents, an overwrite builds.
+    for scale in (1.0, 2.0):
+        lines.clear()
+        load(scale=scale, overwrite=True, log=lines.append).close()
+        assert f"loaded {ROWS} of {ROWS} rows" in lines
+
+
+@pytest.mark.parametrize("change", ["rows", "contents"])
+def test_a_table_that_was_changed_is_not_gone_on_from(load, run_sql, tmp_path, table_name, monkeypatch, change):
+    with monkeypatch.context() as patch:
+        patch.setattr("normwise.index.pgvector_build.write_manifest", lambda *_: cut())
+        with pytest.raises(Cut):
+            load(scale=1.0 if change == "rows" else 2.0)
+    if change == "rows":
+        run_sql(sql.SQL("DELETE FROM {} WHERE position = 7").format(sql.Identifier(table_name)))
+    lines = []
+    index = load(overwrite=True, log=lines.append)
+    assert f"loaded {ROWS} of {ROWS} rows" in lines
+    check_complete(index, run_sql, table_name)
+    index.close()
+
+
 def test_a_table_belongs_to_the_folder_of_its_build(load, run_sql, tmp_path, table_name):
     first = load()
     first.close()
@@ -341,3 +384,32 @@ def test_a_load_that_began_anew_keeps_out_the_one_before(load, run_sql, postgres
         load(scale=2.0)
     assert begun == [0, 0]
     check_half(run_sql, postgres, tmp_path, table_name, 0)
+
+
+def test_what_others_keep_in_the_folder_is_looked_at_when_it_is_replaced(load, tmp_path, monkeypatch):
+    """A calibration of the end of the build goes along, and a file that is no part of the index is not deleted."""
+    load().close()
+    folder, tie = tmp_path / "index", pgvector_build.tie_to_folder
+    (folder / "calibration.json").write_text("old")
+
+    def tied(*arguments):
+        tie(*arguments)
+        (folder / late).write_text("new")
+
+    monkeypatch.setattr(pgvector_build, "tie_to_folder", tied)
+    late = "calibration.json"
+    load(scale=2.0, overwrite=True).close()
+    assert (folder / "calibration.json").read_text() == "new"
+    late = "note.txt"
+    with pytest.raises(InputError, match="index holds 'note.txt', which is no part of the index: refusing to replace it; move it away"):
+        load(scale=3.0, overwrite=True)
+    assert (folder / "note.txt").read_text() == "new"
+
+
+def test_the_calibration_is_in_the_folder_as_soon_as_the_folder_is(load, tmp_path, monkeypatch):
+    load().close()
+    (tmp_path / "index" / "calibration.json").write_text("precious")
+    monkeypatch.setattr(pgvector_build, "PgVectorIndex", lambda *_, **__: cut())
+    with pytest.raises(Cut):
+        load(scale=2.0, overwrite=True)
+    assert (tmp_path / "index" / "calibration.json").read_text() == "precious"

@@ -303,7 +303,7 @@ def test_the_trip_through_json_changes_no_bit(world, fitted):
         (lambda text: edited(text, calibrator={"kind": "magic"}), "calibrator"),
         (lambda text: edited(text, verdict=None), "verdict"),
         (lambda text: with_threshold(text, probability=6), "threshold.probability: expected 1 or below"),
-        (lambda text: with_threshold(text, probability=-0.1), "threshold.probability: expected 0 or above"),
+        (lambda text: with_threshold(text, probability=-0.1), "threshold.probability: expected above 0"),
         (lambda text: with_threshold(text, probability=math.nan), "threshold.probability"),
         (lambda text: with_threshold(text, coverage=1.5), "threshold.coverage"),
         (lambda text: with_threshold(text, precision_target=0), "threshold.precision_target"),

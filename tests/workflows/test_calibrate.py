@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 from contextlib import closing
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,7 +205,7 @@ def test_a_model_of_the_hub_or_a_package_saves_nothing_unasked(tmp_path):
         ({"temperature": 0.0}, r"temperature is 0\.0; expected a finite number above 0"),
         ({"temperature": -1.0}, r"temperature is -1\.0; expected"),
         ({"temperature": float("nan")}, "temperature is nan; expected"),
-        ({"precision": 1.0}, r"precision is 1\.0; expected a share between 0 and 1"),
+        ({"precision": 1.0}, r"precision is 1\.0; expected a share above 0, at most 0.999999"),
         ({"precision": 0.0}, r"precision is 0\.0; expected"),
         ({"confidence": 0.5}, r"confidence is 0\.5; expected more than 0\.5"),
         ({"signals": "margn"}, r"signal 'margn' is neither auto nor one of the signals: did you mean margin\?"),
@@ -346,6 +348,26 @@ def test_calibration_and_page_need_two_files(folder, tmp_path):
         run(folder, out=tmp_path / "one.html", report=tmp_path / "a" / ".." / "one.html")
 
 
+def test_a_calibration_of_bare_vectors_knows_its_files_from_any_folder(folder, tmp_path, monkeypatch):
+    """Named from within another folder, and typed again from a third one."""
+    inside, elsewhere = tmp_path / "a folder", tmp_path / "elsewhere"
+    for made in (inside, elsewhere):
+        made.mkdir()
+    (inside / "my set").symlink_to(folder)
+    monkeypatch.chdir(inside)
+    calibrate_vectors("my set/Q.npy", Path("my set") / "D.npy", "my set", similarity="cosine", precision=0.9, out=tmp_path / "out.json")
+    calibration = Calibration.from_json((tmp_path / "out.json").read_text())
+    assert shlex.split(calibration.model_name) == [str(folder.resolve() / name) for name in ("Q.npy", "D.npy")]
+    assert calibration.data_name == str(folder.resolve())
+    now = calibration.fingerprint.model_copy(update={"similarity": "dot"})
+    with pytest.raises(InputError, match="normwise calibrate --vectors") as refused:
+        calibration.check(now)
+    words = shlex.split(str(refused.value)[str(refused.value).rindex("normwise calibrate") :])
+    monkeypatch.chdir(elsewhere)
+    queries, candidates = words[words.index("--vectors") + 1 :][:2]
+    assert calibrate_vectors(queries, candidates, words[words.index("--data") + 1], similarity="dot", precision=0.9).similarity == "dot"
+
+
 def test_a_collapsed_encoder_has_one_confidence_and_no_threshold(tmp_path):
     folder = vector_world(tmp_path, queries=160, candidates=2, seed=4)
     np.save(folder / "Q.npy", np.ones((160, 3), dtype=np.float32))
@@ -431,19 +453,21 @@ def test_a_saved_model_keeps_its_calibration_and_still_loads(small_model, texts,
 
     folder = tmp_path / "model"
     Encoder.load(small_model).save(folder, card_text="# demo\n\n## Limits\n\n- one\n")
-    found = calibrate(folder, texts, unanswerable=0.4, precision=0.8)
+    found = calibrate(folder, texts, unanswerable=0.4, precision=0.8, trust_remote_code=True)
     encoder = Encoder.load(folder)
     assert found.calibration == str(folder / "calibration.json")
     calibration = Calibration.from_json((folder / "calibration.json").read_text())
     assert calibration.fingerprint == found.fingerprint
     assert calibration.fingerprint.model == model_fingerprint(encoder)
     assert calibration.model_name == str(folder)
+    assert calibration.options == {"--unanswerable": "0.4", "--trust-remote-code": ""}
     assert found.similarity == encoder.similarity.value
     assert {"query length", "hit length"} <= {row.name for row in found.signals}
     card = (folder / "README.md").read_text()
     assert card.index("# demo") < card.index(BEGIN) < card.index(END) < card.index("## Limits")
     again = calibrate(folder, texts, unanswerable=0.4, precision=0.8)
     assert any("older calibration" in note for note in again.notes)
+    assert Calibration.from_json((folder / "calibration.json").read_text()).options == {"--unanswerable": "0.4"}
     assert (folder / "README.md").read_text() == card
     assert again.fingerprint == found.fingerprint
     (folder / "calibration.json").write_text("{}")

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from calibrate_folders import write_beir
 
+from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
+from normwise.data.load import load_data
 from normwise.data.sets import Corpus, Judged, RetrievalData, TrainingPairs
 from normwise.workflows.calibrate_data import cluster, load_asked, rows_in_folder
 
@@ -59,6 +61,43 @@ def test_a_query_in_dev_and_test_is_refused_with_both_names(tmp_path, dev, queri
     write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels={"dev": dev, "test": lines([4, 5])})
     with pytest.raises(InputError, match=r"query 'q[24]' in .*queries\.jsonl, row [35] .* and query 'q[45]' in .*row [56] .* same query"):
         load_asked(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("dev", "train", "words"),
+    [
+        ([2, 3], [0, 1], None),
+        ([2, 3], [3, 4, 4, 5], "1 of 2 dev queries and 2 of 3 test queries are training queries too, by id or text"),
+        ([], [4, 5, 6], "3 of 3 test queries are training queries too, by id or text"),
+        ([2, 3], [9], "1 of 2 dev queries are training queries too"),
+    ],
+    ids=["none", "by id", "all of them", "by text"],
+)
+def test_judged_queries_that_trained_are_counted_in_a_note(tmp_path, dev, train, words):
+    queries = [*QUERIES[:9], ("q9", "  QUESTION\t2 ")]
+    qrels = {"train": lines(train, shift=1), "dev": lines(dev), "test": lines([4, 5, 6])}
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels=qrels)
+    notes = [note for note in load_asked(tmp_path).notes if "training queries" in note]
+    assert len(notes) == (words is not None)
+    assert all(note.startswith(words) and note.endswith("its calibration would promise too much") for note in notes)
+
+
+@pytest.mark.parametrize("form", ["folder", "pairs"])
+def test_bad_rows_are_named_with_a_remedy_that_a_calibration_has(tmp_path, form):
+    """A run file may say that they are dropped; a calibration has no such setting, and `load_data` still names it."""
+    path = tmp_path
+    if form == "folder":
+        write_beir(tmp_path, corpus=[*CORPUS[:3], ("d3", " "), *CORPUS[4:]], queries=QUERIES, qrels={"test": lines([1, 5])})
+    else:
+        path = tmp_path / "pairs.jsonl"
+        path.write_text("".join(json.dumps({"query": f"q {i}", "positive": "" if i == 3 else f"p {i}"}) + "\n" for i in range(8)))
+    with pytest.raises(InputError, match=r"row 4, column (text|positive): is empty or whitespace; repair these rows, or take them out"):
+        load_asked(path)
+    with pytest.raises(InputError) as refused:
+        load_asked(path)
+    assert "on_bad_rows" not in str(refused.value)
+    with pytest.raises(InputError, match=r'row 4, column .*or set data\.on_bad_rows = "drop"'):
+        load_data(DataConfig(name=str(path)), seed=0)
 
 
 def test_queries_join_by_text_candidate_and_given_cluster():

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from normwise.core.records import Interval, Record
+from normwise.core.similarity import parse_similarity
 
 Verdict = Literal["usable", "no-usable-threshold"]
+# A chance of error below 1 in 10,000 is smaller than what a few wrong judgements or dependent queries do to it.
+MOST_CONFIDENCE = 0.9999
+# No number of a calibration is larger: the product of two such, and any sum of such products, stays inside float64.
+LARGEST = 1e150
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0.0, le=LARGEST, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+Confidence = Annotated[float, Field(gt=0.5, le=MOST_CONFIDENCE, allow_inf_nan=False)]
+Target = Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Fingerprint(Record):
@@ -24,22 +36,27 @@ class Fingerprint(Record):
     model: str
     similarity: str
     search: str
-    candidates: int
+    candidates: Count
     corpus_texts: str | None = None
     corpus_vectors: str | None = None
     depth: int = Field(ge=1)
+
+    @field_validator("similarity")
+    @classmethod
+    def _check_similarity(cls, name: str) -> str:
+        return parse_similarity(name).value
 
 
 class QueryCounts(Record):
     """How many queries fitted, how many tested, and how many of both have no answer in the corpus."""
 
-    fit: int
-    test: int
-    unanswerable: int
-    fit_right: int = 0
-    test_right: int = 0
-    fit_clusters: int = 0
-    test_clusters: int = 0
+    fit: Count
+    test: Count
+    unanswerable: Count
+    fit_right: Count = 0
+    test_right: Count = 0
+    fit_clusters: Count = 0
+    test_clusters: Count = 0
 
 
 class SignalRow(Record):
@@ -104,16 +121,16 @@ class ThresholdRecord(Record):
     """Answer when the probability is at least `probability`: then, with `confidence`, precision is at least the target.
 
     `coverage` is the share of test queries that are answered, `precision` what they showed, `precision_low` the lower bound
-    that the test gives. `method` names the test.
+    that the test gives. `method` names the test. A probability of 0 is never answered, so no threshold is 0.
     """
 
-    precision_target: float = Field(gt=0.0, lt=1.0)
-    confidence: float = Field(gt=0.0, lt=1.0)
-    probability: float = Field(ge=0.0, le=1.0)
-    coverage: float = Field(ge=0.0, le=1.0)
-    answered: int = Field(ge=0)
-    precision: float = Field(ge=0.0, le=1.0)
-    precision_low: float = Field(ge=0.0, le=1.0)
+    precision_target: Target
+    confidence: Confidence
+    probability: float = Field(gt=0.0, le=1.0, allow_inf_nan=False)
+    coverage: Share
+    answered: Count
+    precision: Share
+    precision_low: Share
     method: str = "fixed-sequence"
     inert: Literal["rejects nothing", "rejects everything"] | None = None
 

@@ -9,11 +9,12 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from normwise.core.errors import InputError, WorkError
+from normwise.core.folder_swap import behind_links, put_in_place, refuse_left_aside, remove_if_empty
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -53,7 +54,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     named = path
     try:
-        path = _behind_links(path)
+        path = behind_links(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
@@ -68,16 +69,6 @@ def write_bytes(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise WorkError(f"could not write {named}: {refusal(error)}") from error
-
-
-def _behind_links(path: Path) -> Path:
-    # A way that goes up again may lead through the very folder that is moved aside.
-    if not path.is_symlink() and ".." not in path.parts:
-        return path
-    target = Path(os.path.realpath(path))
-    if target.is_symlink():
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-    return target
 
 
 def _umask() -> int:
@@ -125,54 +116,39 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         The temporary folder to write into.
 
     Raises:
-        InputError: `path` exists and `overwrite` is false, or it is a file.
+        InputError: `path` exists, now or at the end, and `overwrite` is false; it is a file; or it is missing since a writer was
+            killed in the middle of replacing it, and what stood there lies beside it.
         WorkError: the disk refused; what stood at `path` is untouched, and nothing else is left behind.
     """
     work: Path | None = None
     above: list[Path] = []
     try:
-        target = _behind_links(path)
+        target = behind_links(path)
+        refuse_left_aside(path)
         if target.exists() and not overwrite:
             raise InputError(f"{path} exists already: pass --overwrite to replace it, or choose another folder")
-        if target.exists() and not target.is_dir():
-            raise InputError(f"{path} is a file, and a folder never replaces one: choose another folder")
+        _refuse_file(path, target)
         above = [parent for parent in target.parents if not parent.exists()]
         target.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         yield work
         _open_to_others(work)
-        _put_in_place(work, target)
+        if overwrite:
+            _refuse_file(path, target)
+        put_in_place(work, target, overwrite=overwrite)
     except BaseException as error:
         if work is not None:
             shutil.rmtree(work, ignore_errors=True)
         for parent in above:
-            _remove_if_empty(parent)
+            remove_if_empty(parent)
         if isinstance(error, OSError):
             raise WorkError(f"could not write {path}: {refusal(error)}") from error
         raise
 
 
-def _put_in_place(work: Path, target: Path) -> None:
-    if not target.exists():
-        os.replace(work, target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    try:
-        os.replace(target, old / target.name)
-        try:
-            os.replace(work, target)
-        except BaseException:
-            os.replace(old / target.name, target)
-            raise
-    except BaseException:
-        _remove_if_empty(old)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
+def _refuse_file(path: Path, target: Path) -> None:
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{path} is a file, and a folder never replaces one: choose another folder")
 
 
 def _open_to_others(folder: Path) -> None:

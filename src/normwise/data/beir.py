@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.data.clusters import components
+from normwise.data.beir_queries import NO_ANSWER, SPLITS, Queries
 from normwise.data.columns import refusal
-from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_tsv
+from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_lines, read_tsv
 from normwise.data.opening import kind_of, read_json_object
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.texts import has_visible, text_problem
 
-SPLITS = ("train", "dev", "test")
 SIDE_FILE = "normwise-data.json"
 _ID_NAMES = frozenset({"corpus-id", "corpus_id", "corpusid", "doc-id", "doc_id", "docid", "candidate", "candidate-id", "_id", "id"})
 
@@ -69,6 +70,11 @@ def is_beir(folder: Path) -> bool:
     return any(kind_of(folder / name) == "file" for name in ("corpus.jsonl", "corpus.jsonl.gz"))
 
 
+def beir_file(folder: Path, name: str) -> Path | None:
+    """Where corpus.jsonl or queries.jsonl of a BEIR folder stands: plain, else packed (.gz), else nowhere."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if kind_of(path) == "file"), None)
+
+
 def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[RetrievalData, frozenset[str]]:
     """Read a BEIR folder.
 
@@ -82,29 +88,31 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
         The data, and the splits of which the folder itself says that they are missing on purpose.
 
     Raises:
-        InputError: a file is missing or malformed; an id of qrels is unknown; a text is unusable and not to be dropped.
+        InputError: a file is missing or malformed, or differs from its packed twin; an id of qrels is unknown; a text is
+            unusable and not to be dropped; a query says `no_answer` and has one, or says it in a way that is not understood.
     """
     reader = _Reader(folder, on_bad_rows)
     ids, texts, lines, _ = reader.texts("corpus.jsonl")
     corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / "corpus.jsonl"), np.asarray(lines, dtype=np.int64)))
-    queries = _Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
+    queries = Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
     rows = {key: row for row, key in enumerate(ids)}
     side = read_side_file(folder)
-    parts: dict[str, Any] = {}
+    unanswered = queries.unanswered()
+    files = {split: folder / "qrels" / f"{split}.tsv" for split in SPLITS}
+    qrels = {split: _read_qrels(path, reader, queries, rows) for split, path in files.items() if kind_of(path) == "file"}
+    parts: dict[str, Any] = dict.fromkeys(SPLITS)
     for split in SPLITS:
-        path = folder / "qrels" / f"{split}.tsv"
-        marked = [] if split == "train" else queries.no_answer(split)
-        has_qrels = kind_of(path) == "file"
-        if not has_qrels and not marked:
-            parts[split] = None
+        marked = [row for row, own in unanswered.items() if own == split]
+        if split not in qrels and not marked:
             continue
-        grades = _read_qrels(path, reader, queries, rows) if has_qrels else {}
-        grades.update({row: {} for row in marked if row not in grades})
+        grades = qrels.get(split, {})
         pool = _read_pool(folder / "candidates" / f"{split}.tsv", corpus, rows, grades)
-        if split == "train":
+        _refuse_answered(marked, queries, qrels, corpus, pool)
+        if split != "train":
+            judged = {row: {} for row in marked} | grades
+            parts[split] = _judged(judged, queries, pool, file=str(files[split]) if split in qrels else queries.file)
+        elif split in qrels:
             parts[split] = _training(grades, queries, pool)
-        else:
-            parts[split] = _judged(grades, queries, pool, file=str(path) if has_qrels else queries.file)
     if all(part is None for part in parts.values()):
         raise InputError(f"{folder}: no qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv: a BEIR folder needs at least one")
     train = parts["train"]
@@ -141,49 +149,16 @@ def read_side_file(folder: Path) -> dict[str, Any]:
     return side
 
 
-@dataclass(frozen=True)
-class _Queries:
-    ids: list[str]
-    texts: list[str]
-    lines: list[int]
-    records: list[dict[str, Any]]
-    file: str
-
-    def rows(self) -> dict[str, int]:
-        return {key: row for row, key in enumerate(self.ids)}
-
-    def no_answer(self, split: str) -> list[int]:
-        return [
-            row
-            for row, record in enumerate(self.records)
-            if _field(record, "no_answer") is True and _field(record, "split", "test") == split
-        ]
-
-    def origin(self, chosen: list[int]) -> Origin:
-        return Origin(self.file, np.asarray([self.lines[row] for row in chosen], dtype=np.int64))
-
-    def clusters(self, chosen: list[int], targets: list[list[int]]) -> np.ndarray:
-        given = [_field(self.records[row], "cluster") for row in chosen]
-        if given and all(isinstance(value, int) and not isinstance(value, bool) for value in given):
-            numbers: dict[int, int] = {}  # as `renumber`, for numbers of any size
-            return np.asarray([numbers.setdefault(value, len(numbers)) for value in given], dtype=np.int64)
-        return components(
-            [[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)]
-        )
-
-
-def _field(record: dict[str, Any], name: str, default: Any = None) -> Any:
-    metadata = record.get("metadata")
-    if name in record:
-        return record[name]
-    return metadata.get(name, default) if isinstance(metadata, dict) else default
-
-
 def _existing(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if kind_of(path) == "file":
-            return path
-    raise InputError(f"{folder / name} does not exist: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv")
+    path = beir_file(folder, name)
+    if path is None:
+        raise InputError(f"{folder / name} does not exist: a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/*.tsv")
+    packed = folder / f"{name}.gz"
+    if path != packed and kind_of(packed) == "file":
+        both = zip_longest(read_lines(path), read_lines(packed))
+        if any(ours != theirs for ours, theirs in both):
+            raise InputError(f"{path} and {packed} differ, and nothing says which is meant: move one of them out of the folder")
+    return path
 
 
 def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
@@ -198,7 +173,7 @@ def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
     return (f"{title} {text}" if has_title else str(text)), "text", None
 
 
-def _read_qrels(path: Path, reader: _Reader, queries: _Queries, rows: dict[str, int]) -> dict[int, dict[int, float]]:
+def _read_qrels(path: Path, reader: _Reader, queries: Queries, rows: dict[str, int]) -> dict[int, dict[int, float]]:
     query_rows = queries.rows()
     grades: dict[int, dict[int, float]] = {}
     for place, (number, cells) in enumerate(read_tsv(path)):
@@ -232,6 +207,10 @@ class _Pool:
     corpus: Corpus
     moved: dict[int, int] | None = None
 
+    def holds(self, target: int) -> bool:
+        """Whether a row of the whole corpus is among them."""
+        return self.moved is None or target in self.moved
+
     def rows_of(self, judged: dict[int, float]) -> dict[int, float]:
         return judged if self.moved is None else {self.moved[target]: grade for target, grade in judged.items()}
 
@@ -256,13 +235,27 @@ def _read_pool(path: Path, corpus: Corpus, rows: dict[str, int], grades: dict[in
     return _Pool(cut_corpus(corpus, pool), {int(old): new for new, old in enumerate(pool)})
 
 
+def _refuse_answered(
+    marked: list[int], queries: Queries, qrels: Mapping[str, dict[int, dict[int, float]]], corpus: Corpus, pool: _Pool
+) -> None:
+    """Refuse a query that says `no_answer` and has a relevant candidate in what it searches, whatever split judges it."""
+    for row in marked:
+        for split, grades in qrels.items():
+            answer = next((target for target, grade in grades.get(row, {}).items() if grade > 0 and pool.holds(target)), None)
+            if answer is not None:
+                raise InputError(
+                    f"{queries.at(row)}: {queries.ids[row]!r} says {NO_ANSWER}, and qrels/{split}.tsv judges {corpus.ids[answer]!r} "
+                    "relevant to it: take one of the two out"
+                )
+
+
 def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
     """The candidates at `rows`, in that order."""
     origin = None if corpus.origin is None else Origin(corpus.origin.file, corpus.origin.rows[rows])
     return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.texts[row] for row in rows), origin)
 
 
-def _training(grades: dict[int, dict[int, float]], queries: _Queries, pool: _Pool) -> TrainingPairs:
+def _training(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool) -> TrainingPairs:
     chosen: list[int] = []
     positives: list[int] = []
     negatives: list[tuple[int, ...]] = []
@@ -284,7 +277,7 @@ def _training(grades: dict[int, dict[int, float]], queries: _Queries, pool: _Poo
     )
 
 
-def _judged(grades: dict[int, dict[int, float]], queries: _Queries, pool: _Pool, *, file: str) -> Judged:
+def _judged(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool, *, file: str) -> Judged:
     chosen = sorted(grades)
     relevance = tuple({target: grade for target, grade in pool.rows_of(grades[row]).items() if grade > 0} for row in chosen)
     return Judged(

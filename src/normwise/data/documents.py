@@ -14,7 +14,7 @@ from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
 from normwise.data.beir import is_beir
 from normwise.data.builtin import BUILTIN
-from normwise.data.columns import is_pair_file
+from normwise.data.columns import is_pair_file, refusal
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.load import load_to_judge
 from normwise.data.opening import kind_of, user_path
@@ -83,7 +83,11 @@ def read_documents(name: str | Path) -> Documents:
 
 
 def _of_set(name: str) -> Documents:
-    data, _ = load_to_judge(DataConfig.read({"name": name}, source="index"), seed=0)
+    try:
+        data, _ = load_to_judge(DataConfig.read({"name": name}, source="index"), seed=0)
+    except InputError as error:
+        # A run file may say that bad rows are dropped; an index has no such option.
+        raise InputError(str(error).replace(refusal(()), "; repair these rows, or take them out")) from None
     judged: Judged | None = data.test or data.dev
     pairs = judged or data.train
     if pairs is None:

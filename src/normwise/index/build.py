@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from normwise.core.files import write_bytes
 from normwise.core.index_config import IndexConfig
 from normwise.index.checks import Value
 from normwise.index.contents import check_contents
-from normwise.index.opening import GUEST, check_out
+from normwise.index.opening import check_out
 from normwise.index.protocol import Index
 from normwise.index.request import BuildRequest
 from normwise.index.self_test import make_self_test
@@ -62,13 +61,7 @@ def build_index(
     check_engine(config, out, overwrite=overwrite)
     test = make_self_test(contents, queries, similarity=config.similarity, k=config.recall_k, seed=config.seed)
     request = BuildRequest(config, Path(out), contents, test, model, model_name, overwrite, log or (lambda _: None))
-    # Whether a calibration still holds is told by its hashes; what took long to fit is never thrown away unasked.
-    guest = Path(out) / GUEST
-    kept = guest.read_bytes() if guest.is_file() else None
-    index = _build(request)
-    if kept is not None:
-        write_bytes(guest, kept)
-    return index
+    return _build(request)
 
 
 def check_engine(config: IndexConfig, out: str | Path, *, overwrite: bool = False) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from normwise.core.errors import InputError, WorkError
-from normwise.core.files import read_json, whole_folder, write_json
+from normwise.core.files import read_json, write_json
 from normwise.core.index_config import IndexConfig
 from normwise.core.index_records import IndexManifest
 from normwise.core.similarity import Similarity
@@ -18,12 +18,12 @@ from normwise.index.compressed import CompressedStore
 from normwise.index.contents import Contents, check_beside, check_contents, texts_hash
 from normwise.index.faiss_build import Built, build_store, raise_store
 from normwise.index.faiss_flat import FlatStore
-from normwise.index.opening import read_manifest, seal_of, write_manifest
-from normwise.index.protocol import Found, Where
+from normwise.index.opening import open_index, seal_of, write_manifest
+from normwise.index.placing import placed, replaced
+from normwise.index.protocol import Found, Index, Where
 from normwise.index.questions import check_k, check_known_ids, check_new_ids, check_queries, check_where
 from normwise.index.request import BuildRequest
 from normwise.index.row_hashes import sum_hashes
-from normwise.index.saving import replaced
 from normwise.index.scan import load_faiss
 from normwise.index.self_test import SelfTest, make_self_test
 from normwise.index.store import Store, best
@@ -247,7 +247,7 @@ class FaissIndex:
         self._manifest = self._manifest.model_copy(update=_found(built) | measured)
 
 
-def build_faiss(request: BuildRequest) -> FaissIndex:
+def build_faiss(request: BuildRequest) -> Index:
     """Build what a request asks for, write the folder, and return the index.
 
     Raises:
@@ -264,9 +264,10 @@ def build_faiss(request: BuildRequest) -> FaissIndex:
     index = FaissIndex(request.out, manifest, config, table, built.store)
     index.queries = test.queries if config.method != "exact" and test.source == "queries" else None
     index.radius = built.radius
-    with whole_folder(request.out, overwrite=request.overwrite) as folder:
+    with placed(request.out, overwrite=request.overwrite) as folder:
         index.write(folder)
-    return open_faiss(request.out, read_manifest(request.out))
+    # Another writer may already be at the folder again: it is read as by anybody else.
+    return open_index(request.out)
 
 
 def open_faiss(folder: Path, manifest: IndexManifest) -> FaissIndex:

@@ -40,16 +40,19 @@ def check_owner(what: str, *, identity: str | None, own: str | None, built_at: s
         what: it, for messages.
         identity: the token that it has now.
         own: the token of the folder.
-        built_at: when it was built.
+        built_at: when the folder of its build was written; None where that build is not done, or was stopped before.
 
     Raises:
         WorkError: another build replaced it.
     """
-    if identity != own:
+    if identity == own:
+        return
+    if built_at is None:
         raise WorkError(
-            f"{what} was built anew at {built_at or 'this moment'}: open the folder of that build, "
-            "or build this index again under another name"
+            f"{what} was replaced by a build that has not written its folder: if none is at work, run that same build again, "
+            "with --overwrite where its folder stands, to finish it; or build this index again under another name"
         )
+    raise WorkError(f"{what} was built anew at {built_at}: open the folder of that build, or build this index again under another name")
 
 
 def refuse_taken(what: str, *, built_at: str | None) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import read_json, refusal, write_json
+from normwise.core.folder_swap import is_being_replaced, refuse_left_aside
 from normwise.core.index_records import IndexManifest
 from normwise.index.protocol import Index
 
@@ -45,10 +46,11 @@ def open_index(path: str | Path, *, url: str | None = None) -> Index:
         before = _written(folder)
         try:
             index = _open(folder, url=url)
-        except (InputError, OSError, RuntimeError):
+        except Exception:
+            # Of half an old folder and half a new one anything may come: a map longer than its file, rows that do not fit.
             if before is None:
                 time.sleep(_SWAP_SECONDS)
-            if _written(folder) == before:
+            if _written(folder) == before and not is_being_replaced(folder):
                 raise
             continue
         if _written(folder) == before:
@@ -90,6 +92,7 @@ def read_manifest(folder: Path) -> IndexManifest:
         InputError: as `open_index`.
     """
     if not folder.is_dir():
+        refuse_left_aside(folder)
         came = "is not a folder" if folder.exists() else "does not exist"
         raise InputError(f"{folder} {came}: expected a folder that build_index made")
     path = folder / MANIFEST
@@ -115,8 +118,10 @@ def check_out(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work, a folder that an index may not replace.
 
     Raises:
-        InputError: it exists and `overwrite` is false, or it holds something else than an index, be it beside one.
+        InputError: it exists and `overwrite` is false, it holds something else than an index, be it beside one, or it is missing
+            since a writer was killed in the middle of replacing it.
     """
+    refuse_left_aside(folder)
     if not folder.exists():
         return
     if not folder.is_dir():

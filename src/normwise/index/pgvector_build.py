@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from normwise.core.errors import InputError, WorkError
-from normwise.core.files import whole_folder
 from normwise.core.index_records import IndexManifest, RecallRow
 from normwise.index.identity import new_identity, write_identity
 from normwise.index.opening import write_manifest
@@ -29,6 +28,7 @@ from normwise.index.pgvector_sql import (
     staging_name,
 )
 from normwise.index.pgvector_table import PgVectorIndex
+from normwise.index.placing import placed
 from normwise.index.questions import check_queries
 from normwise.index.request import BuildRequest
 from normwise.index.self_test import doubling, raise_effort
@@ -52,7 +52,7 @@ def build_table(request: BuildRequest, server: PgServer) -> PgVectorIndex:
     name = table_name(config, request.out)
     check_dimensions(contents.dimensions, config.method, augmented=not config.similarity.normalizes_candidate)
     check_links(config)
-    with whole_folder(request.out, overwrite=request.overwrite) as folder:
+    with placed(request.out, overwrite=request.overwrite) as folder:
         load = prepare_load(name, contents, contents.scored(config.similarity), request.log)
         entry = left_behind(request, server, load)
         if entry is None:

@@ -72,13 +72,14 @@ def left_behind(request: BuildRequest, server: PgServer, load: Load) -> Entry | 
         InputError: a table that is not ours, or another index and no leave to replace it.
     """
     entry, rows = _standing(server, load.name)
-    if entry is None or request.overwrite:
+    if entry is None:
         return None
     same = entry.fingerprint == settings_hash(request, load) and entry.manifest is not None
     if same and entry.built_at is None and entry.corpus_vectors == entry.built_vectors and rows == entry.candidates:
         request.log(f"table {load.name!r} had been built from the same vectors with the same settings: only its folder was missing")
         return entry
-    refuse_taken(_called(server, load.name), built_at=entry.built_at)
+    if not request.overwrite:
+        refuse_taken(_called(server, load.name), built_at=entry.built_at)
     return None
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from normwise.core.errors import InputError, WorkError
-from normwise.core.files import whole_folder
 from normwise.core.index_records import IndexManifest, Method, RecallRow
 from normwise.index.identity import new_identity, write_identity
 from normwise.index.load_contents import LoadContents
 from normwise.index.opening import write_manifest
+from normwise.index.placing import placed
 from normwise.index.qdrant_claim import Work, collection_name, collection_of, left_behind, name_of, tie_to_folder
 from normwise.index.qdrant_collection import (
     MOST_DIMENSIONS,
@@ -51,7 +51,7 @@ def build_collection(request: BuildRequest, server: QdrantServer) -> QdrantIndex
     name = name_of(config, request.out)
     if contents.dimensions > MOST_DIMENSIONS:
         raise InputError(f"vectors have {contents.dimensions} dimensions; Qdrant takes at most {MOST_DIMENSIONS:,}: choose engine faiss")
-    with whole_folder(request.out, overwrite=request.overwrite) as folder:
+    with placed(request.out, overwrite=request.overwrite) as folder:
         load = LoadContents(contents, contents.scored(config.similarity))
         work = Work(request, server, load, name, collection_name(request, server, load, name))
         manifest = _make(work, folder)

@@ -19,6 +19,7 @@ from normwise.index.contents import Known, check_contents
 from normwise.index.identity import check_owner, read_identity
 from normwise.index.load_contents import LoadContents
 from normwise.index.opening import seal_of, write_manifest
+from normwise.index.placing import replaced
 from normwise.index.protocol import Found, Where
 from normwise.index.qdrant_collection import (
     Entry,
@@ -41,7 +42,6 @@ from normwise.index.qdrant_search import Asked, search_collection
 from normwise.index.qdrant_server import QdrantServer
 from normwise.index.questions import check_k, check_known_ids, check_new_ids, check_present, check_queries, check_where
 from normwise.index.row_hashes import sum_hashes
-from normwise.index.saving import replaced
 from normwise.index.served import found_of, manifest_now
 
 _NOT_FOUND = 404

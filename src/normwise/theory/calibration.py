@@ -6,17 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from normwise.core.calibration_records import Fingerprint, ThresholdRecord, VerdictRecord
+from normwise.core.calibration_records import Confidence, Fingerprint, Target, ThresholdRecord, VerdictRecord
 from normwise.core.errors import InputError
-from normwise.core.problem_words import causes_of, words_of
+from normwise.core.problem_words import causes_of
 from normwise.core.records import Record
 from normwise.core.shapes import Bool, Int
-from normwise.theory.calibration_command import calibrate_command, model_source, vectors_source
+from normwise.theory.calibration_command import ADDRESS, calibrate_command, model_source, vectors_source
+from normwise.theory.calibration_words import refusal_words
 from normwise.theory.calibrators import AnyCalibrator
 from normwise.theory.hit_lists import HitLists
 from normwise.theory.logistic_calibrator import LogisticCalibrator
@@ -43,14 +44,54 @@ class Calibration(Record):
     lower_hits: LowerHits | None
     threshold: ThresholdRecord | None
     verdict: VerdictRecord
-    target: float = Field(gt=0.0, lt=1.0)
-    confidence_level: float = Field(gt=0.0, lt=1.0)
+    target: Target
+    confidence_level: Confidence
     evidence: Mapping[str, float | None] = Field(default_factory=dict)
     model_name: str = ""
     data_name: str = ""
     options: Mapping[str, str] = Field(default_factory=dict)
     created: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}")
     versions: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _check_format(cls, came: Any) -> Any:
+        # For Python true is 1.
+        if isinstance(came, bool):
+            raise ValueError(f"expected {FORMAT}")
+        return came
+
+    @field_validator("fingerprint")
+    @classmethod
+    def _check_depth(cls, then: Fingerprint) -> Fingerprint:
+        if then.depth > then.candidates:
+            raise ValueError(f"expected a depth of at most its candidates, {then.candidates}, and it is {then.depth}")
+        return then
+
+    @field_validator("calibrator")
+    @classmethod
+    def _check_rivals(cls, calibrator: AnyCalibrator, known: Any) -> AnyCalibrator:
+        then = known.data.get("fingerprint")
+        if then is not None and then.depth < 2 and not isinstance(getattr(calibrator, "base", calibrator), LogisticCalibrator):
+            raise ValueError(f"expected a fingerprint.depth of 2 or above, since {calibrator.kind} compares hits, and it is {then.depth}")
+        return calibrator
+
+    @field_validator("verdict")
+    @classmethod
+    def _check_verdict(cls, verdict: VerdictRecord, known: Any) -> VerdictRecord:
+        if "threshold" in known.data and (verdict.label == "usable") != (known.data["threshold"] is not None):
+            came = "no threshold" if known.data["threshold"] is None else "a threshold"
+            raise ValueError(f'expected the label "usable" with a threshold, the other one without; it is "{verdict.label}" with {came}')
+        return verdict
+
+    @field_validator("target", "confidence_level")
+    @classmethod
+    def _check_aim(cls, value: float, known: Any) -> float:
+        threshold = known.data.get("threshold")
+        name = "precision_target" if known.field_name == "target" else "confidence"
+        if threshold is not None and getattr(threshold, name) != value:
+            raise ValueError(f"expected {getattr(threshold, name)} as in threshold.{name}, and {value} came")
+        return value
 
     @property
     def depth_needed(self) -> int:
@@ -69,7 +110,7 @@ class Calibration(Record):
         base = getattr(self.calibrator, "base", self.calibrator)
         return getattr(base, "temperature", None) is not None
 
-    def check(self, now: Fingerprint, *, index: str | None = None, model: str = "") -> None:
+    def check(self, now: Fingerprint, *, index: str | None = None, model: str = "", addressed: bool = False) -> None:
         """Refuse a search that is not the one this was fitted on.
 
         Two corpora are one where their texts or their vectors agree. A search may find more hits than the fit read, never fewer.
@@ -78,6 +119,7 @@ class Calibration(Record):
             now: the model, similarity, kind of search, corpus and depth at hand.
             index: folder of the index at hand, if there is one.
             model: how the model at hand is named; "" where nobody knows, or it is the same.
+            addressed: whether the server of the index was reached at an address that its folder does not hold.
 
         Raises:
             InputError: what differs, both values of it, and the command that fits a calibration for it.
@@ -94,7 +136,8 @@ class Calibration(Record):
             differing.append(f"the depth is {now.depth} hits per query, and this one reads {self.depth_needed}")
         if differing:
             way = "Fit one for what is at hand" + (", where a search of the index finds it" if index is not None else "")
-            raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. {way}: {self._remedy(now, index, model)}")
+            command = self._remedy(now, index, model, addressed)
+            raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. {way}: {command}")
 
     def apply(self, hits: HitLists) -> Applied:
         """Turn hits into probabilities, and say on which to abstain.
@@ -132,15 +175,14 @@ class Calibration(Record):
         probabilities[zero] = 0.0
         return Applied(order, probabilities, zero, self.threshold, self.verdict)
 
-    def _remedy(self, now: Fingerprint, index: str | None, model: str) -> str:
+    def _remedy(self, now: Fingerprint, index: str | None, model: str, addressed: bool) -> str:
         then = self.fingerprint
         index = "INDEX" if index is None and now.search != then.search else index
         same = now.model == then.model
-        options = {
-            name: value
-            for name, value in self.options.items()
-            if (same or name not in {"--temperature", "--signals", "--depth"}) and (now.depth >= self.depth_needed or name != "--depth")
-        }
+        idle = set() if same else {"--temperature", "--signals", "--depth", "--trust-remote-code"}
+        idle |= {"--depth"} if now.depth < self.depth_needed else set()
+        options = {name: value for name, value in self.options.items() if name not in idle}
+        options |= {"--url": ADDRESS} if addressed else {}
         data = self.data_name
         if now.model == "vectors" == then.model and now.search == "exact":
             # Files have as many rows as the corpus that they were fitted on: for another one they are other files.
@@ -243,7 +285,8 @@ def parse_calibration(text: str | bytes, source: str, *, again: str = "") -> Cal
         The calibration, equal to what was written, bit by bit.
 
     Raises:
-        InputError: no JSON (cut off, or another file), not this record, or written by a newer normwise.
+        InputError: no JSON (cut off, or another file), written by a newer normwise, or a key that no fit could have written: the
+            message names it, with what was expected.
 
     Example:
         >>> parse_calibration("{", "model/calibration.json")  # doctest: +ELLIPSIS
@@ -254,9 +297,11 @@ def parse_calibration(text: str | bytes, source: str, *, again: str = "") -> Cal
     # Nothing but a calibration is ever replaced.
     again = f"Move it away and fit it again: {again or 'normwise calibrate'}"
     try:
+        text = text if isinstance(text, str) else text.decode("utf-8")
         read = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        place = f"line {problem.lineno}, column {problem.colno}" if isinstance(problem, json.JSONDecodeError) else "not UTF-8"
+    except ValueError as problem:
+        place = f"line {problem.lineno}, column {problem.colno}" if isinstance(problem, json.JSONDecodeError) else "a number of many digits"
+        place = "not UTF-8" if isinstance(problem, UnicodeDecodeError) else place
         raise InputError(f"{source} is no JSON ({place}); was it cut off? {again}") from None
     if not isinstance(read, dict) or "calibrator" not in read or "format" not in read:
         raise InputError(f"{source} is JSON, but no calibration: it has no format or no calibrator. {again}")
@@ -266,11 +311,11 @@ def parse_calibration(text: str | bytes, source: str, *, again: str = "") -> Cal
             "Update it: pip install --upgrade normwise"
         )
     try:
-        return Calibration.model_validate_json(text)
+        # Strict: text that looks like a number is none.
+        return Calibration.model_validate_json(text, strict=True)
     except ValidationError as refused:
         problem = causes_of(refused.errors())[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise InputError(f"{source} is not a whole calibration: {place}: {words_of(problem)}. {again}") from None
+        raise InputError(f"{source} is not a whole calibration: {refusal_words(problem, read)}. {again}") from None
 
 
 def _read_by(calibrator: AnyCalibrator) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 # What `normwise calibrate` takes where nobody says otherwise.
 PRECISION, CONFIDENCE = 0.95, 0.9
+# In place of an address, which may hold a password.
+ADDRESS = "ADDRESS"
 
 
 def calibrate_command(
@@ -27,19 +29,21 @@ def calibrate_command(
             search of it looks first. Bare vectors are searched exactly, and only the second holds for them.
         precision: named where it is not the default, as is `confidence`.
         confidence: see `precision`.
-        options: further options with their values.
+        options: further options with their values, "" for one that takes none; "--url" belongs to a searched index.
 
     Example:
         >>> calibrate_command(model_source("my model"), data="set", index="idx", precision=0.8)
         "normwise calibrate --model 'my model' --data set --index idx --out idx/calibration.json --precision 0.8"
     """
     parts = ["normwise", "calibrate", *source, "--data", data or "DATA"]
+    searched = ["--index", index] if index is not None and source[0] == "--model" else []
     if index is not None:
-        searched = ["--index", index] if source[0] == "--model" else []
         parts += [*searched, "--out", f"{index.rstrip('/') or index}/calibration.json"]
     parts += ["--precision", repr(precision)] if precision != PRECISION else []
     parts += ["--confidence", repr(confidence)] if confidence != CONFIDENCE else []
-    return shlex.join([*parts, *(part for pair in (options or {}).items() for part in pair)])
+    named = {name: value for name, value in (options or {}).items() if searched or name != "--url"}
+    given = (part for name, value in named.items() for part in ((name, value) if value else (name,)))
+    return shlex.join([*parts, *given])
 
 
 def model_source(name: str) -> tuple[str, ...]:

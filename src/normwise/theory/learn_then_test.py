@@ -33,7 +33,7 @@ def learn_then_test_threshold(
         confidence: (B,) probabilities of test queries, 0..1; nothing that read `right` may have made them.
         right: (B,) whether the first hit is relevant.
         target: precision, 0..1, ends excluded.
-        confidence_level: above 0.5, below 1.
+        confidence_level: above 0.5, at most 0.9999.
         grid: (G,) thresholds in 0..1 that were fixed without these queries; 0 is never answered.
 
     Returns:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 
+from normwise.core.calibration_records import LARGEST, Number, Positive
 from normwise.core.errors import InputError, near_names
 from normwise.core.records import Record
 from normwise.core.shapes import Float
@@ -18,6 +19,7 @@ from normwise.theory.fit_rows import KeepsOrder, fit_rows
 from normwise.theory.hit_lists import HitLists, JudgedHits
 from normwise.theory.rank_design import spline_freedom
 from normwise.theory.signals import SIGNALS, signals
+from normwise.theory.softmax_calibrators import training_temperature
 
 SCORE_SIGNALS = ("score", "margin")
 NORM_SIGNALS = ("log query norm", "log hit norm")
@@ -35,14 +37,23 @@ class LogisticColumn(Record):
     """One column: (h - center) / scale, h the signal itself, or max(0, signal - knot) where a knot is set."""
 
     signal: str
-    knot: float | None = None
-    center: float
-    scale: float = Field(gt=0.0)
-    coefficient: float = 0.0
+    knot: Number | None = None
+    center: Number
+    scale: Positive
+    coefficient: Number = 0.0
+
+    @field_validator("signal")
+    @classmethod
+    def _check_signal(cls, name: str) -> str:
+        if name not in SIGNALS:
+            raise ValueError(f"{name!r} is no signal: {near_names(name, SIGNALS)}")
+        return name
 
     def of(self, values: Float[np.ndarray, " B"]) -> Float[np.ndarray, " B"]:
-        """Return the standardized column from the signal's values."""
-        return ((values if self.knot is None else np.maximum(values - self.knot, 0.0)) - self.center) / self.scale
+        """Return the standardized column from the signal's values, held inside +-1e150."""
+        raw = values if self.knot is None else np.maximum(values - self.knot, 0.0)
+        with np.errstate(over="ignore"):
+            return np.clip((raw - self.center) / self.scale, -LARGEST, LARGEST)
 
 
 class LogisticCalibrator(KeepsOrder, Record):
@@ -71,8 +82,27 @@ class LogisticCalibrator(KeepsOrder, Record):
 
     kind: Kind
     columns: tuple[LogisticColumn, ...]
-    intercept: float = Field(allow_inf_nan=False)
-    temperature: float | None = None
+    intercept: Number
+    temperature: Positive | None = Field(default=None, validate_default=True)
+
+    @field_validator("columns")
+    @classmethod
+    def _check_columns(cls, columns: tuple[LogisticColumn, ...]) -> tuple[LogisticColumn, ...]:
+        seen = set()
+        for column in columns:
+            if (column.signal, column.knot) in seen:
+                knot = "no knot" if column.knot is None else f"knot {column.knot:g}"
+                raise ValueError(f"expected each column once, and that of {column.signal} with {knot} stands there twice")
+            seen.add((column.signal, column.knot))
+        return columns
+
+    @field_validator("temperature")
+    @classmethod
+    def _check_temperature(cls, temperature: float | None, known: Any) -> float | None:
+        needing = [column.signal for column in known.data.get("columns", ()) if column.signal in _NEEDS_TEMPERATURE]
+        if temperature is None and needing:
+            raise ValueError(f"expected the training temperature, which {needing[0]} reads")
+        return temperature
 
     @classmethod
     def fit(
@@ -112,7 +142,7 @@ class LogisticCalibrator(KeepsOrder, Record):
         design = np.stack([column.of(values[column.signal]) for column in columns], axis=1) if columns else np.empty((rows.size, 0))
         coefficients, intercept = _likeliest(design, judged.right[rows], penalty)
         fitted = tuple(column.model_copy(update={"coefficient": each}) for column, each in zip(columns, coefficients, strict=True))
-        used = temperature if any(name in _NEEDS_TEMPERATURE for name in values) else None
+        used = training_temperature(temperature) if temperature is not None and any(name in _NEEDS_TEMPERATURE for name in values) else None
         return cls(kind=kind, columns=fitted, intercept=intercept, temperature=used)
 
     def predict(self, hits: HitLists, *, priors: Mapping[str, np.ndarray] | None = None) -> Float[np.ndarray, " B"]:
@@ -152,7 +182,7 @@ def _plan(hits: HitLists, kind: Kind, score_side: Sequence[str], controls: Seque
     """The names that enter as lines and those that enter as curves."""
     norms: list[str] = [*NORM_SIGNALS] if kind.endswith("norm") else []
     if not kind.startswith("logistic_controls"):
-        return [*score_side, *norms], []
+        return list(dict.fromkeys([*score_side, *norms])), []
     if controls is None:
         known = signals(hits, names=CONTROL_SIGNALS)
         controls = [name for name in CONTROL_SIGNALS if name in known]
@@ -160,7 +190,9 @@ def _plan(hits: HitLists, kind: Kind, score_side: Sequence[str], controls: Seque
         raise InputError(
             f"{kind}: neither lengths nor frequencies of these hits are known; expected at least one control: give token counts"
         )
-    return norms, [*score_side, *controls]
+    curved = list(dict.fromkeys([*score_side, *controls]))
+    # A curve holds the line.
+    return [name for name in norms if name not in curved], curved
 
 
 def _read(hits: HitLists, names: Sequence[str], temperature: float | None, *, name: str) -> dict[str, np.ndarray]:
@@ -194,7 +226,7 @@ def _columns(signal: str, values: np.ndarray, knots: Sequence[float], *, size: f
                 f"{signal} reaches {raw[np.abs(raw).argmax()]}; expected magnitudes up to {_LARGEST:g}: check scores and norms"
             )
         center, scale = float(raw.mean()), float(raw.std())
-        if scale > _EQUAL * max(abs(center), size):
+        if scale > max(_EQUAL * max(abs(center), size), 1.0 / LARGEST):
             found.append(LogisticColumn(signal=signal, knot=knot, center=center, scale=scale))
     return found
 

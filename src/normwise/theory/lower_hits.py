@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 from scipy.special import expit, logit
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 
+from normwise.core.calibration_records import LARGEST, Count, Number
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.shapes import Float, Int
@@ -21,6 +24,8 @@ COLUMNS = ("score", "score minus that of the first", "log place", "logit of the 
 _PENALTY = 1.0
 _CERTAIN = 1e-12
 _EQUAL = 1e-12
+# Squares of larger scores leave float64.
+_LARGEST_SCORE = 1e100
 
 
 class LowerHits(Record):
@@ -32,10 +37,17 @@ class LowerHits(Record):
     Its probabilities are calibrated on average over all hits it was fitted on; no threshold was certified for them.
     """
 
-    intercept: float
-    weights: tuple[float, ...] = Field(min_length=len(COLUMNS), max_length=len(COLUMNS))
-    hits: int = 0
-    relevant: int = 0
+    intercept: Number
+    weights: tuple[Number, ...] = Field(min_length=len(COLUMNS), max_length=len(COLUMNS))
+    hits: Count = 0
+    relevant: Count = 0
+
+    @field_validator("relevant")
+    @classmethod
+    def _check_relevant(cls, relevant: int, known: Any) -> int:
+        if relevant > known.data.get("hits", relevant):
+            raise ValueError(f"expected no more relevant hits than hits, and {relevant} of {known.data['hits']} came")
+        return relevant
 
     @classmethod
     def fit(cls, judged: JudgedHits, first: Float[np.ndarray, " B"], *, places: Int[np.ndarray, " _"] | None = None) -> LowerHits | None:
@@ -50,7 +62,7 @@ class LowerHits(Record):
             The fit; None where fewer than 30 of these hits are relevant or fewer than 30 are not: then nobody knows.
 
         Raises:
-            InputError: `first` or `places` does not fit the queries.
+            InputError: `first` or `places` does not fit the queries, or a score lies beyond 1e100.
 
         Example:
             >>> from normwise.core.similarity import Similarity
@@ -66,6 +78,9 @@ class LowerHits(Record):
         count = int(relevant.sum())
         if min(count, relevant.size - count) < LEAST_HITS:
             return None
+        largest = float(np.abs(columns[:, :2]).max())
+        if largest > _LARGEST_SCORE:
+            raise InputError(f"scores reach {largest:.3g}; expected magnitudes up to {_LARGEST_SCORE:g}: check scores and norms")
         center, scale = columns.mean(axis=0), columns.std(axis=0)
         scale = np.where(scale > _EQUAL * (1.0 + np.abs(center)), scale, np.inf)
         with config_context(assume_finite=True, skip_parameter_validation=True):
@@ -128,5 +143,9 @@ def _columns(hits: HitLists, first: np.ndarray, shown: np.ndarray, *, depth: int
     # Those in front of the hit that moved to the first place are shown one place later.
     rank = places + 1.0 + (places < shown[:, None])
     ahead = hits.scores[np.arange(len(hits)), shown][:, None]
+    # Absurd scores come back as large ones, so that every sum is finite.
+    with np.errstate(over="ignore"):
+        behind = np.clip(scores - ahead, -LARGEST, LARGEST)
     odds = np.broadcast_to(logit(np.clip(first, _CERTAIN, 1.0 - _CERTAIN))[:, None], scores.shape)
-    return np.stack([scores, scores - ahead, np.log(rank), odds], axis=-1), places != shown[:, None]
+    held = np.clip(scores, -LARGEST, LARGEST)
+    return np.stack([held, behind, np.log(rank), odds], axis=-1), places != shown[:, None]

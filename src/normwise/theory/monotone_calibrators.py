@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
+from normwise.core.calibration_records import Number, Share, Weight
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.shapes import Float, Int
@@ -49,8 +51,23 @@ class IsotonicCalibrator(Record):
 
     kind: Literal["isotonic"] = "isotonic"
     base: BaseCalibrator
-    x: tuple[float, ...]
-    y: tuple[float, ...]
+    x: tuple[Share, ...] = Field(min_length=1)
+    y: tuple[Share, ...]
+
+    @field_validator("x", "y")
+    @classmethod
+    def _check_order(cls, values: tuple[float, ...]) -> tuple[float, ...]:
+        for place, (before, after) in enumerate(pairwise(values)):
+            if after < before:
+                raise ValueError(f"expected numbers that never fall, and {after:g} at place {place + 1} comes after {before:g}")
+        return values
+
+    @field_validator("y")
+    @classmethod
+    def _check_length(cls, y: tuple[float, ...], known: Any) -> tuple[float, ...]:
+        if len(y) != len(known.data.get("x", y)):
+            raise ValueError(f"expected as many numbers as x has, {len(known.data['x'])}, and {len(y)} came")
+        return y
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, base: BaseCalibrator, confidence: np.ndarray | None = None) -> IsotonicCalibrator:
@@ -73,7 +90,9 @@ class IsotonicCalibrator(Record):
 
     def predict(self, hits: HitLists, *, priors: Mapping[str, np.ndarray] | None = None) -> Float[np.ndarray, " B"]:
         """Return (B,) the chance that each first hit is right; 0 where a vector is zero."""
-        return np.where(hits.usable, np.interp(self.base.predict(hits, priors=priors), self.x, self.y), 0.0)
+        # Between two x that nearly meet, the line may leave its ends.
+        mapped = np.clip(np.interp(self.base.predict(hits, priors=priors), self.x, self.y), self.y[0], self.y[-1])
+        return np.where(hits.usable, mapped, 0.0)
 
     def order(self, hits: HitLists, *, priors: Mapping[str, np.ndarray] | None = None) -> Int[np.ndarray, " B"]:
         """Return (B,) the place of the hit that stands first: that of the base."""
@@ -113,9 +132,9 @@ class BetaCalibrator(Record):
 
     kind: Literal["beta"] = "beta"
     base: BaseCalibrator
-    a: float = Field(ge=0.0, allow_inf_nan=False)
-    b: float = Field(ge=0.0, allow_inf_nan=False)
-    c: float = Field(allow_inf_nan=False)
+    a: Weight
+    b: Weight
+    c: Number
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, base: BaseCalibrator, confidence: np.ndarray | None = None) -> BetaCalibrator:

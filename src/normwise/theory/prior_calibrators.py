@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Literal, get_args
 
 import numpy as np
-from pydantic import Field
+from pydantic import field_validator
 
+from normwise.core.calibration_records import LARGEST, Number, Positive, Weight
 from normwise.core.errors import InputError, near_names
 from normwise.core.records import Record
 from normwise.core.shapes import Float, Int
@@ -16,6 +17,7 @@ from normwise.theory.fit_rows import check_rivals, chosen_right, fit_rows, thinn
 from normwise.theory.hit_lists import PRIORS, HitLists, JudgedHits
 from normwise.theory.listwise_prior import fit_listwise
 from normwise.theory.norm_reranking import STRENGTHS
+from normwise.theory.softmax_calibrators import check_scores, checked_bounds
 from normwise.theory.softmax_fit import InverseFit, fit_inverse
 
 Priors = Mapping[str, np.ndarray]
@@ -23,6 +25,7 @@ RerankingKind = Literal["norm_reranking", "length_reranking", "frequency_reranki
 PriorKind = Literal["norm_prior", "length_prior", "frequency_prior", "permuted_norm_prior"]
 _RERANKINGS: Mapping[str, RerankingKind] = dict(zip(PRIORS, get_args(RerankingKind), strict=True))
 _PRIORS: Mapping[str, PriorKind] = dict(zip(PRIORS, get_args(PriorKind), strict=True))
+_LARGEST_LOG = 1e100
 # e^60 is beyond any sensible weight; past it a product of scores would overflow.
 _WIDEST = 60.0
 _EQUAL = 1e-9
@@ -47,7 +50,7 @@ def log_weights(hits: HitLists, prior: str, priors: Priors | None) -> Float[np.n
     given = (priors or {}).get(prior)
     if given is None:
         raise InputError(f"prior {prior!r}: these hits do not know it; expected its log weights in `priors`, one for each hit")
-    if given.shape != hits.scores.shape or not np.isfinite(given).all():
+    if given.shape != hits.scores.shape or not (np.abs(given) <= _LARGEST_LOG).all():
         raise InputError(f"prior {prior!r} has shape {given.shape}; expected finite log weights of shape {hits.scores.shape}")
     return given
 
@@ -102,10 +105,12 @@ class RerankingCalibrator(RanksAnew, Record):
     """
 
     kind: RerankingKind
-    beta: float = Field(allow_inf_nan=False)
-    center: float = Field(allow_inf_nan=False)
-    inverse_temperature: float = Field(gt=0.0, allow_inf_nan=False)
-    bounds: tuple[float, float]
+    beta: Number
+    center: Number
+    inverse_temperature: Positive
+    bounds: tuple[Positive, Positive]
+
+    _check_bounds = field_validator("bounds")(checked_bounds)
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, prior: str = "norm") -> RerankingCalibrator:
@@ -131,7 +136,7 @@ class RerankingCalibrator(RanksAnew, Record):
 
     def keys(self, hits: HitLists, *, priors: Priors | None = None) -> Float[np.ndarray, "B K"]:
         """Return what the hits are ranked by."""
-        return power_keys(hits.scores, log_weights(hits, self.prior, priors) - self.center, self.beta)
+        return power_keys(_held(hits.scores), log_weights(hits, self.prior, priors) - self.center, self.beta)
 
     @property
     def words(self) -> str:
@@ -157,10 +162,12 @@ class PriorCalibrator(RanksAnew, Record):
     """
 
     kind: PriorKind
-    score_weight: float = Field(ge=0.0, allow_inf_nan=False)
-    prior_weight: float = Field(allow_inf_nan=False)
-    inverse_temperature: float = Field(gt=0.0, allow_inf_nan=False)
-    bounds: tuple[float, float]
+    score_weight: Weight
+    prior_weight: Number
+    inverse_temperature: Positive
+    bounds: tuple[Positive, Positive]
+
+    _check_bounds = field_validator("bounds")(checked_bounds)
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, prior: str = "norm") -> PriorCalibrator:
@@ -217,7 +224,12 @@ def power_keys(scores: Float[np.ndarray, "B K"], logs: Float[np.ndarray, "B K"],
 
 def prior_keys(hits: HitLists, logs: Float[np.ndarray, "B K"], score_weight: float, prior_weight: float) -> Float[np.ndarray, "B K"]:
     """Return beta s + alpha log w, -inf for a zero vector."""
-    return np.where(hits.hit_norms > 0.0, score_weight * hits.scores + prior_weight * logs, -np.inf)
+    return np.where(hits.hit_norms > 0.0, score_weight * _held(hits.scores) + prior_weight * logs, -np.inf)
+
+
+def _held(scores: np.ndarray) -> np.ndarray:
+    """Absurd scores come back as large ones, so that no key leaves float64."""
+    return np.clip(scores, -LARGEST, LARGEST)
 
 
 def _known(prior: str) -> str:
@@ -229,6 +241,7 @@ def _known(prior: str) -> str:
 def _prepared(judged: JudgedHits, prior: str, *, name: str) -> tuple[JudgedHits, np.ndarray]:
     rows = thinned(fit_rows(judged, name=name))
     check_rivals(judged, name=name)
+    check_scores(judged.hits, name=name)
     part = judged.subset(rows)
     return part, log_weights(part.hits, prior, part.priors)
 
@@ -276,4 +289,5 @@ def _probabilities(hits: HitLists, keys: np.ndarray, inverse: float) -> np.ndarr
         raise InputError("one hit per query; a softmax over one hit is always 1: search for at least 2 hits per query")
     # Rows without a direction have no key to speak of: their own scores keep the arithmetic finite.
     keys = np.where(usable[:, None], keys, hits.scores)
-    return probability(log_odds(rivals(keys, keys.argmax(axis=1)), np.full(len(hits), inverse)), usable)
+    with np.errstate(over="ignore"):
+        return probability(log_odds(rivals(keys, keys.argmax(axis=1)), np.full(len(hits), inverse)), usable)

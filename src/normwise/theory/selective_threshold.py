@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from normwise.core.calibration_records import ThresholdRecord
+from normwise.core.calibration_records import MOST_CONFIDENCE, ThresholdRecord
 from normwise.core.errors import InputError
 from normwise.core.shapes import Bool, Float, Int
 from normwise.theory.clustered_errors import effective_sizes, error_tail, risk_bound
@@ -59,7 +59,7 @@ def certified_threshold(
         confidence: (B,) probabilities of test queries, 0..1; nothing that read `right` may have made them.
         right: (B,) whether the first hit is relevant.
         target: precision, 0..1, ends excluded.
-        confidence_level: above 0.5, below 1.
+        confidence_level: above 0.5, at most 0.9999.
         grid: (G,) thresholds in 0..1 that were fixed without these queries, such as quantiles of the held-out probabilities
             of the queries that fitted; None takes the probabilities that occur. A probability of 0 is never answered.
         clusters: (B,) queries of one cluster are not independent: bounds are taken at the effective size of
@@ -227,8 +227,22 @@ def check_claim(confidence: np.ndarray, right: np.ndarray, *, target: float, con
     _check_probabilities("confidence", confidence)
     if not 0.0 < target < 1.0:
         raise InputError(f"target is {target}; expected a precision between 0 and 1, such as 0.95: no finite data can show 1")
-    if not 0.5 < confidence_level < 1.0:
-        raise InputError(f"confidence_level is {confidence_level}; expected more than 0.5 and less than 1, such as 0.9")
+    check_level("confidence_level", confidence_level)
+
+
+def check_level(name: str, level: float) -> None:
+    """Refuse a confidence that no test, or no honest one, can have.
+
+    Raises:
+        InputError: 0.5 or below, or above 0.9999.
+    """
+    if not 0.5 < level < 1.0:
+        raise InputError(f"{name} is {level}; expected more than 0.5 and less than 1, such as 0.9")
+    if level > MOST_CONFIDENCE:
+        raise InputError(
+            f"{name} is {level}; expected at most {MOST_CONFIDENCE}: a smaller chance of error than 1 in 10,000 would be that of the "
+            "arithmetic, since a few wrong judgements or dependent queries weigh more"
+        )
 
 
 def _check_probabilities(name: str, values: np.ndarray) -> None:

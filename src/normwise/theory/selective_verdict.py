@@ -120,7 +120,7 @@ def passing_target(
         held_out: (B,) held-out probabilities of the queries that fitted.
         right: (B,) whether the hit that was put first is relevant.
         target: the precision that the test queries did not show.
-        confidence_level: above 0.5, below 1.
+        confidence_level: above 0.5, at most 0.9999.
         clusters: (B,) as `certified_threshold` takes them.
 
     Returns:

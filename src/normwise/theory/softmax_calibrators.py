@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import field_validator
 
-from normwise.core.errors import InputError
+from normwise.core.calibration_records import LARGEST, Number, Positive
+from normwise.core.errors import InputError, near_names
 from normwise.core.records import Record
 from normwise.core.shapes import Float
 from normwise.theory.first_place import log_odds, probability, rivals
@@ -19,6 +20,39 @@ from normwise.theory.softmax_fit import InverseFit, fit_inverse
 
 QUERY_NORM = "log query norm"
 QUERY_CONTROLS = ("query length", "query frequency")
+# A fit squares gaps in float32; what it finds inside these lies far inside what a calibration may hold.
+_LARGEST_SCORE, _SMALLEST_GAP = 1e18, 1e-18
+
+
+def training_temperature(temperature: float) -> float:
+    """Return the temperature of a softmax that a calibration may hold, or say what is wrong with it.
+
+    Raises:
+        InputError: not a number from 1e-150 to 1e150.
+
+    Example:
+        >>> training_temperature(0.05)
+        0.05
+    """
+    found = check_temperature(temperature)
+    if not 1.0 / LARGEST <= found <= LARGEST:
+        raise InputError(f"temperature is {found}; expected {1.0 / LARGEST:g} to {LARGEST:g}: the tau of the training loss")
+    return found
+
+
+def checked_bounds(bounds: tuple[float, float], known: Any) -> tuple[float, float]:
+    """Return the range that an inverse temperature was sought in; a record's check of the two against each other.
+
+    Raises:
+        ValueError: the range is empty, or what was found lies outside it.
+    """
+    low, high = bounds
+    inverse = known.data.get("inverse_temperature")
+    if not low < high:
+        raise ValueError(f"expected a lower number and a higher one, and {low:g} is not below {high:g}")
+    if inverse is not None and not low <= inverse <= high:
+        raise ValueError(f"expected a range that holds the inverse_temperature {inverse:g}, and it is {low:g} to {high:g}")
+    return bounds
 
 
 class SoftmaxCalibrator(KeepsOrder, Record):
@@ -38,7 +72,7 @@ class SoftmaxCalibrator(KeepsOrder, Record):
     """
 
     kind: Literal["softmax"] = "softmax"
-    temperature: float = Field(gt=0.0, allow_inf_nan=False)
+    temperature: Positive
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, temperature: float | None) -> SoftmaxCalibrator:
@@ -46,7 +80,7 @@ class SoftmaxCalibrator(KeepsOrder, Record):
         if temperature is None:
             raise InputError("softmax: no training temperature is known; expected the tau of the training loss: fit a temperature instead")
         check_rivals(judged, name="softmax")
-        return cls(temperature=check_temperature(temperature))
+        return cls(temperature=training_temperature(temperature))
 
     def predict(self, hits: HitLists, *, priors: Mapping[str, np.ndarray] | None = None) -> Float[np.ndarray, " B"]:
         """Return (B,) the chance that each first hit is right; 0 where a vector is zero."""
@@ -77,8 +111,10 @@ class TemperatureCalibrator(KeepsOrder, Record):
     """
 
     kind: Literal["temperature"] = "temperature"
-    inverse_temperature: float = Field(gt=0.0, allow_inf_nan=False)
-    bounds: tuple[float, float]
+    inverse_temperature: Positive
+    bounds: tuple[Positive, Positive]
+
+    _check_bounds = field_validator("bounds")(checked_bounds)
 
     @classmethod
     def fit(cls, judged: JudgedHits) -> TemperatureCalibrator:
@@ -117,9 +153,22 @@ class NormTemperatureCalibrator(KeepsOrder, Record):
     """
 
     kind: Literal["norm_temperature", "norm_temperature_controls"]
-    intercept: float = Field(allow_inf_nan=False)
-    exponents: Mapping[str, float]
-    bounds: tuple[float, float]
+    intercept: Number
+    exponents: Mapping[str, Number]
+    bounds: tuple[Positive, Positive]
+
+    _check_bounds = field_validator("bounds")(checked_bounds)
+
+    @field_validator("exponents")
+    @classmethod
+    def _check_exponents(cls, exponents: Mapping[str, float], known: Any) -> Mapping[str, float]:
+        names = (QUERY_NORM, *(QUERY_CONTROLS if known.data.get("kind") == "norm_temperature_controls" else ()))
+        for name in exponents:
+            if name not in names:
+                raise ValueError(f"{name!r} has no exponent here: {near_names(name, names)}")
+        if QUERY_NORM not in exponents:
+            raise ValueError(f"expected that of {QUERY_NORM} among them")
+        return exponents
 
     @classmethod
     def fit(cls, judged: JudgedHits, *, controls: Sequence[str] = ()) -> NormTemperatureCalibrator:
@@ -185,7 +234,9 @@ def softmax_probability(hits: HitLists, inverse: Float[np.ndarray, " B"]) -> Flo
     if hits.depth < 2:
         raise InputError("one hit per query; a softmax over one hit is always 1: search for at least 2 hits per query")
     places = np.zeros(len(hits), dtype=np.int64)
-    return probability(log_odds(rivals(hits.scores, places), inverse), hits.usable)
+    # Absurd scores leave float64 on the side of certainty.
+    with np.errstate(over="ignore"):
+        return probability(log_odds(rivals(hits.scores, places), inverse), hits.usable)
 
 
 def query_columns(hits: HitLists, names: Sequence[str], *, name: str) -> dict[str, Float[np.ndarray, " B"]]:
@@ -197,7 +248,26 @@ def query_columns(hits: HitLists, names: Sequence[str], *, name: str) -> dict[st
     return {each: known[each] for each in names}
 
 
+def check_scores(hits: HitLists, *, name: str) -> None:
+    """Refuse scores whose temperature a calibration could not hold.
+
+    Raises:
+        InputError: a score beyond 1e18, or rows whose scores all lie within 1e-18 and are not equal.
+    """
+    first, last = hits.scores[:, 0], hits.scores[:, -1]
+    largest = float(max(np.abs(first).max(), np.abs(last).max()))
+    if largest > _LARGEST_SCORE:
+        raise InputError(f"{name}: scores reach {largest:.3g}; expected magnitudes up to {_LARGEST_SCORE:g}: check scores and norms")
+    widest = float((first - last).max())
+    if 0.0 < widest < _SMALLEST_GAP:
+        raise InputError(
+            f"{name}: scores of one query differ by {widest:.3g} at most; expected differences from {_SMALLEST_GAP:g} on: give vectors "
+            "in a larger unit"
+        )
+
+
 def _fitted(judged: JudgedHits, rows: np.ndarray, columns: np.ndarray | None, *, name: str) -> InverseFit:
     check_rivals(judged, name=name)
+    check_scores(judged.hits, name=name)
     gaps = rivals(judged.hits.scores[rows], np.zeros(rows.size, dtype=np.int64), dtype=np.float32)
     return fit_inverse(gaps, judged.right[rows], columns, name=name)

@@ -134,8 +134,9 @@ def _check_out(out: str | Path, *, overwrite: bool) -> None:
     path = user_path(out, what="out")
     if kind_of(path) is None:
         check_new_place(path)
-        return
     check_out(path, overwrite=overwrite)
+    if kind_of(path) is None:
+        return
     check_not_current(path)
 
 

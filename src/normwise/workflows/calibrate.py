@@ -15,9 +15,11 @@ from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import InputError, near_names
 from normwise.core.files import write_text
 from normwise.core.similarity import parse_similarity
+from normwise.data.opening import user_path
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
 from normwise.theory.calibration import Calibration
+from normwise.theory.calibration_command import ADDRESS
 from normwise.theory.signals import SIGNALS
 from normwise.workflows.calibrate_data import Asked, load_asked
 from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
@@ -50,6 +52,7 @@ def calibrate(
     limit_queries: int | None = None,
     limit_candidates: int | None = None,
     index: str | Path | None = None,
+    url: str | None = None,
     seed: int = 0,
     batch_size: int = 64,
     progress: bool | None = False,
@@ -68,7 +71,7 @@ def calibrate(
         model: a folder, a hub id or an open encoder; it brings its similarity.
         data: judged queries as `evaluate` takes them; queries without a relevant candidate take part, as unanswerable.
         precision: what the threshold is to guarantee, 0..1.
-        confidence: how certain the guarantee is to be, 0.5..1.
+        confidence: how certain the guarantee is to be, above 0.5, at most 0.9999.
         temperature: tau of the training loss, > 0, for a model whose contract does not say it.
         depth: hits per query that a confidence may read; None takes all of up to 1,000 candidates, else 100.
         signals: "auto" runs the bake-off; names of signals make a logistic on exactly these.
@@ -76,6 +79,7 @@ def calibrate(
         limit_queries: at most so many queries of each split, drawn by `seed`.
         limit_candidates: at most so many candidates; those that are relevant to a kept query always stay.
         index: folder of an index of the model's vectors: calibrate on what it returns in place of exact search.
+        url: address of the server of that index, where it has a password. It is written nowhere.
         seed: of every draw.
         batch_size: texts per forward pass.
         progress: show bars; None shows them on a terminal only.
@@ -100,7 +104,13 @@ def calibrate(
     check_report(report, overwrite=overwrite)
     place = _place(named, out=out, save=save, report=report, index=index)
     typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
+    if url is not None:
+        typed["--url"] = ADDRESS
+    if trust_remote_code:
+        typed["--trust-remote-code"] = ""
     output = _Output(place, report, typed, time.monotonic())
+    if url is not None and index is None:
+        raise InputError("url is the address of an index's server: name its folder with index, or leave url out")
     if index is not None and limit_candidates is not None:
         raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
@@ -113,7 +123,7 @@ def calibrate(
     from normwise.index.opening import open_index
 
     # Open to the end, since the examples of the report have their texts from it.
-    with closing(open_index(index)) as opened:
+    with closing(open_index(index, url=url)) as opened:
         return _finish(ask_index(encoder, opened, asked, how), asked, goal, output, names)
 
 
@@ -176,8 +186,10 @@ def calibrate_vectors(
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
     how = AskHow(temperature, depth, seed)
-    files = shlex.join((str(queries), str(candidates)))
-    return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, (files, str(data)))
+    material = ask_vectors((queries, candidates), asked, data, parsed, how)
+    # As they are found from any folder: the command that fits it again may be typed in another.
+    *files, folder = (str(user_path(path, what="a path").resolve()) for path in (queries, candidates, data))
+    return _finish(material, asked, goal, output, (shlex.join(files), folder))
 
 
 def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:

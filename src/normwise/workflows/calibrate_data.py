@@ -11,24 +11,26 @@ import numpy as np
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
-from normwise.data.beir import is_beir, read_beir
+from normwise.data.beir import beir_file, is_beir, read_beir
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
+from normwise.data.columns import refusal
 from normwise.data.lines import read_lines
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import kind_of, user_path
 from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
 from normwise.data.splits import cut
-from normwise.data.texts import normalize_text, printable
+from normwise.data.texts import normalize_text
 from normwise.workflows.calibrate_frequency import query_frequency
+from normwise.workflows.calibrate_overlap import TOO_MUCH, known_from_training, without_repeated
 
-_KNOWN_ANSWERS = (
-    "every row is a query here: a model that was trained on these rows knows the answers, and its calibration would promise too much"
-)
+_KNOWN_ANSWERS = f"every row is a query here: a model that was trained on these rows {TOO_MUCH}"
 _HELD_OUT = (
     "only training pairs came, so queries are those that `normwise train` holds out of them with the same seed: a model that was "
-    "trained on all of them knows the answers, and its calibration would promise too much"
+    f"trained on all of them {TOO_MUCH}"
 )
+# A run file may say that bad rows are dropped; a calibration has no such option.
+_REPAIR = "; repair these rows, or take them out, with their judgements and their rows of bare vectors"
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,19 @@ def load_asked(
     Raises:
         InputError: bad content, no judged query, none with a relevant candidate, or a query that is in dev and in test.
     """
-    loaded, notes = _loaded(data, {"limit_queries": limit_queries, "limit_candidates": limit_candidates}, seed=seed)
+    limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
+    try:
+        loaded, notes = _loaded(data, limits, seed=seed)
+    except InputError as error:
+        raise InputError(str(error).replace(refusal(()), _REPAIR)) from None
     dev, test = _some(loaded.dev), _some(loaded.test)
     if dev is not None and test is not None and dev.corpus is not test.corpus and dev.corpus != test.corpus:
         notes.append("dev queries search other candidates than test queries: they were left out")
         dev = None
     if dev is not None and test is not None:
-        dev, repeated = _without_repeated(dev, test, may_drop=isinstance(data, str | Path) and str(data) in BUILTIN)
+        dev, repeated = without_repeated(dev, test, may_drop=isinstance(data, str | Path) and str(data) in BUILTIN)
         notes += [f"{repeated:,} dev queries are test queries too: they were left out of dev"] if repeated else []
+    notes += known_from_training({"dev": dev, "test": test}, loaded.train)
     parts = [part for part in (dev, test) if part is not None]
     if not parts:
         raise InputError(f"{loaded.name} has no judged query{_where(loaded)}: calibration needs qrels of queries that trained nothing")
@@ -173,7 +180,7 @@ def rows_in_folder(asked: Asked, data: str | Path) -> tuple[np.ndarray, np.ndarr
 
 def _rows(folder: Path, name: str, origin: Origin | None) -> tuple[np.ndarray, int]:
     """The rows of what came from some lines of a file, and how many rows it has: blank lines are none."""
-    path = next((path for path in (folder / name, folder / f"{name}.gz") if kind_of(path) == "file"), None)
+    path = beir_file(folder, name)
     if path is None or origin is None or origin.file != str(folder / name):
         raise InputError(f"the queries did not come from {folder / name}: rows of bare vectors are those of its lines; give that folder")
     written = np.array([bool(line.strip()) for _, line in read_lines(path)], dtype=bool)
@@ -218,29 +225,6 @@ def _some(judged: Judged | None) -> Judged | None:
 def _where(data: RetrievalData) -> str:
     files = [part.file for part in (data.dev, data.test) if part is not None and part.file is not None]
     return f" ({', '.join(dict.fromkeys(files))})" if files else ""
-
-
-def _without_repeated(dev: Judged, test: Judged, *, may_drop: bool) -> tuple[Judged, int]:
-    """Refuse a query that is in dev and in test; of a built-in set, which nobody can repair, leave it out of dev."""
-    ids = {name: row for row, name in enumerate(test.query_ids)}
-    texts = {normalize_text(text): row for row, text in enumerate(test.queries)}
-    kept = []
-    for row, (name, text) in enumerate(zip(dev.query_ids, dev.queries, strict=True)):
-        twin = ids.get(name, texts.get(normalize_text(text)))
-        if twin is None:
-            kept.append(row)
-        elif not may_drop:
-            raise InputError(
-                f"{_named(dev, row)} (dev, which fits) and {_named(test, twin)} (test) are the same query, {text!r:.80}: a calibration "
-                "that is tested on what fitted it promises too much; take it out of one of them, or delete the dev judgements, and "
-                "the test queries are split in halves"
-            )
-    return (dev if len(kept) == len(dev) else dev.subset(np.asarray(kept, dtype=np.int64))), len(dev) - len(kept)
-
-
-def _named(judged: Judged, row: int) -> str:
-    where = "" if judged.origin is None else f" in {judged.origin.at(row)}"
-    return f"query {printable(judged.query_ids[row])!r}{where}"
 
 
 def _joined(dev: Judged, test: Judged) -> Judged:

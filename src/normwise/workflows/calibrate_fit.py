@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from normwise.theory.in_threads import in_threads
 from normwise.theory.lower_hits import LowerHits
 from normwise.theory.norm_gain import norm_gains
 from normwise.theory.ranking import metrics_per_query
-from normwise.theory.selective_threshold import certified_threshold, decide
+from normwise.theory.selective_threshold import certified_threshold, check_level, decide
 from normwise.theory.selective_verdict import few_answers, passing_target, verdict
 from normwise.theory.signals import SIGNALS, signals
 from normwise.workflows.calibrate_data import Asked
@@ -33,6 +34,7 @@ from normwise.workflows.calibrate_split import split_queries
 
 _PACKAGES = ("normwise", "numpy", "scipy", "scikit-learn")
 _TEN = 10
+_MOST_PRECISION = 0.999999
 _THREADS_FROM = 5_000
 # Thresholds that may be tested: quantiles of what held-out queries of the fit were given, so that no test label has a say.
 _THRESHOLDS = 200
@@ -48,10 +50,22 @@ class Goal:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.precision < 1.0:
-            raise InputError(f"precision is {self.precision}; expected a share between 0 and 1, such as 0.95: no finite data can show 1")
-        if not 0.5 < self.confidence < 1.0:
-            raise InputError(f"confidence is {self.confidence}; expected more than 0.5 and less than 1, such as 0.9")
+        for name in ("precision", "confidence"):
+            if not _is_number(value := getattr(self, name)):
+                raise InputError(f"{name} is {value!r}; expected a number, such as {getattr(Goal, name)}")
+            # Numbers of other libraries stand in no calibration file.
+            object.__setattr__(self, name, float(value))
+        if not 0.0 < self.precision <= _MOST_PRECISION:
+            raise InputError(
+                f"precision is {self.precision}; expected a share above 0, at most {_MOST_PRECISION}, such as 0.95: no finite data show 1"
+            )
+        check_level("confidence", self.confidence)
+        if not (_is_number(self.seed) and isinstance(self.seed, Integral) and self.seed >= 0):
+            raise InputError(f"seed is {self.seed!r}; expected a whole number, 0 or above")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def fit_calibration(

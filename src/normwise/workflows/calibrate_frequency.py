@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from normwise.data.beir import is_beir
+from normwise.data.beir import beir_file, is_beir
+from normwise.data.beir_queries import field_of
 from normwise.data.lines import read_json_lines
 from normwise.data.opening import kind_of
 from normwise.data.texts import printable
@@ -30,13 +30,13 @@ def query_frequency(folder: Path, query_ids: tuple[str, ...]) -> tuple[np.ndarra
     """
     if kind_of(folder) != "folder" or not is_beir(folder):
         return None, []
-    path = next((path for path in (folder / "queries.jsonl", folder / "queries.jsonl.gz") if kind_of(path) == "file"), None)
+    path = beir_file(folder, "queries.jsonl")
     if path is None:
         return None, []
     known: dict[str, float] = {}
     lacking = ""
     for number, record in read_json_lines(path):
-        value = _value(record)
+        value = field_of(record, FREQUENCY)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value <= _LARGEST:
             known[record["_id"]] = float(value)
         elif not lacking:
@@ -46,10 +46,3 @@ def query_frequency(folder: Path, query_ids: tuple[str, ...]) -> tuple[np.ndarra
     if not known:
         return None, []
     return None, [f"{FREQUENCY} of queries is not used as a control: {path}, {lacking}; expected a number >= 0 in every row"]
-
-
-def _value(record: dict[str, Any]) -> Any:
-    if FREQUENCY in record:
-        return record[FREQUENCY]
-    metadata = record.get("metadata")
-    return metadata.get(FREQUENCY) if isinstance(metadata, dict) else None

@@ -10,7 +10,7 @@ from normwise.core.errors import InputError
 from normwise.core.index_records import IndexManifest
 from normwise.data.opening import kind_of, reading, user_path
 from normwise.theory.calibration import FILE, Calibration, parse_calibration
-from normwise.theory.calibration_command import calibrate_command, model_source, vectors_source
+from normwise.theory.calibration_command import ADDRESS, calibrate_command, model_source, vectors_source
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Searched:
         fitted = calibration.fingerprint
         known = self.model_hash if fitted.model == self.model_hash else None
         now = fingerprint_of(self.manifest, candidates=self.size, depth=fitted.depth, model=known)
-        calibration.check(now, index=self._folder, model=self.model or "")
+        calibration.check(now, index=self._folder, model=self.model or "", addressed=self.at is not None)
 
     @property
     def command(self) -> str:
@@ -105,7 +105,8 @@ class Searched:
         source = model_source(self.model or "")
         if self.model is None and self.manifest.model == "vectors" and self.manifest.search_kind == "exact":
             source = vectors_source("", self.manifest.similarity)
-        return calibrate_command(source, index=self._folder or "INDEX")
+        options = {} if self.at is None else {"--url": ADDRESS}
+        return calibrate_command(source, index=self._folder or "INDEX", options=options)
 
     @property
     def _folder(self) -> str | None:
