@@ -9,7 +9,8 @@ import numpy as np
 
 from normwise.core.similarity import Similarity
 from normwise.index.protocol import Found
-from normwise.theory.calibration import Applied, Calibration
+from normwise.theory.applied_calibration import Applied
+from normwise.theory.calibration import Calibration
 from normwise.theory.hit_lists import HitLists
 
 ZERO = "zero vector: it has no direction, so no similarity says anything"
