@@ -59,6 +59,7 @@ def killed_writer(path: Path, *, renames: int) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("renames", "left"), [(1, "old"), (2, "new")])
 def test_an_interrupt_in_the_swap_leaves_one_whole_folder_and_no_litter(tmp_path, monkeypatch, renames, left):
     make(tmp_path / "model", "old")

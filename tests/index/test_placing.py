@@ -89,6 +89,7 @@ def index(tmp_path):
     return tmp_path / "i"
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("number", "left"), [(1, 20), (2, 9)])
 def test_an_interrupted_overwrite_leaves_an_index_and_its_calibration(index, monkeypatch, number, left):
     at_swap(monkeypatch, number=number, do=interrupt)
@@ -123,6 +124,7 @@ def test_the_calibration_is_there_at_every_moment_at_which_the_index_is(index, m
     assert all(seen)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_save_leaves_the_index_and_its_calibration(index, monkeypatch):
     opened = open_index(index)
     opened.delete(["d3"])
