@@ -103,9 +103,18 @@ def test_a_calibration_of_the_model_holds_for_its_bare_vectors_once_the_model_is
     other = save_encoder(tmp_path / "other", seed=1)
     with pytest.raises(InputError, match="the model is vectors, fitted on"):
         Searcher.open(tmp_path / "index", calibration=of_model, model=other)
-    for chosen in (of_model, of_vectors):
-        with Searcher.open(tmp_path / "index", calibration=chosen, model=model) as searcher:
-            assert searcher.search(["red cat runs"], k=1).hits(0)[0].probability is not None
+    with Searcher.open(tmp_path / "index", calibration=of_model, model=model) as searcher:
+        assert searcher.search(["red cat runs"], k=1).hits(0)[0].probability is not None
+    # Vectors of the same model may have come through a pipeline that normalizes: texts are no such queries.
+    with Searcher.open(tmp_path / "index", calibration=of_vectors, model=model) as searcher:
+        with pytest.raises(InputError, match="was fitted on bare query vectors, and nothing tells whether the model makes the same"):
+            searcher.search(["red cat runs"], k=1)
+        assert searcher.search(encoder.encode_queries(["red cat runs"]), k=1).hits(0)[0].probability is not None
+    (tmp_path / "index" / "calibration.json").write_text(of_vectors.to_json())
+    with Searcher.open(tmp_path / "index", model=model) as searcher:
+        found = searcher.search(["red cat runs"], k=1)
+        assert found.hits(0)[0].probability is None
+        assert "was fitted on bare query vectors" in found.why_not_calibrated
 
 
 def test_documents_join_by_the_same_model(index, tmp_path, model, corpus):

@@ -153,7 +153,7 @@ class Searcher:
         wanted, tries = int(k), 0
         while True:
             vectors, texts, lengths = self._asked(queries)
-            fitted = self._applicable(where, lengths=lengths)
+            fitted = self._applicable(where, lengths=lengths, by_text=texts is not None)
             found = self._index.search(vectors, k=self._depth(wanted, fitted), where=where)
             if not self._changed():
                 break
@@ -211,7 +211,7 @@ class Searcher:
         """How many hits to find: k, or as many as the calibration reads."""
         return k if fitted.calibration is None else max(k, min(fitted.calibration.depth_needed, max(len(self), 1)))
 
-    def _applicable(self, where: Where | None, *, lengths: np.ndarray | None) -> Fitted:
+    def _applicable(self, where: Where | None, *, lengths: np.ndarray | None, by_text: bool) -> Fitted:
         """The calibration, where this search is one that it can read."""
         calibration = self._fitted.calibration
         if calibration is None:
@@ -219,6 +219,12 @@ class Searcher:
         words = ""
         if where:
             words = f"where searches a part of the corpus, and {self._fitted.place} was fitted on all of it: index and calibrate that part"
+        elif by_text and calibration.fingerprint.model == UNKNOWN:
+            # A pipeline that normalizes, or another prompt, makes other norms of the same texts: nothing compares the two.
+            words = (
+                f"{self._fitted.place} was fitted on bare query vectors, and nothing tells whether the model makes the same of these "
+                "texts: calibrate with --model on the index, or search with vectors"
+            )
         elif calibration.needs_lengths and (lengths is None or not self.manifest.has_lengths):
             lacking = "the index" if lengths is not None else "a query vector"
             words = f"{self._fitted.place} reads token counts, and {lacking} has none: search with texts, in an index of a model and data"
