@@ -67,7 +67,7 @@ class _Reader:
 
 def is_beir(folder: Path) -> bool:
     """Whether the folder holds corpus.jsonl, which marks the BEIR layout."""
-    return any(kind_of(folder / name) == "file" for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+    return beir_file(folder, "corpus.jsonl") is not None
 
 
 def beir_file(folder: Path, name: str) -> Path | None:

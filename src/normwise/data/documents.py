@@ -12,7 +12,7 @@ from typing import Any
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
-from normwise.data.beir import is_beir
+from normwise.data.beir import beir_file
 from normwise.data.builtin import BUILTIN
 from normwise.data.columns import is_pair_file, refusal
 from normwise.data.lines import read_json_lines, read_table
@@ -70,8 +70,8 @@ def read_documents(name: str | Path) -> Documents:
     """
     path = user_path(name, what="data")
     kind = None if str(name) in BUILTIN else kind_of(path)
-    if kind == "folder" and is_beir(path):
-        return _with_queries(_read_corpus(_whole_or_packed(path / _CORPUS)), _whole_or_packed(path / _QUERIES))
+    if kind == "folder" and (corpus := beir_file(path, _CORPUS)) is not None:
+        return _with_queries(_read_corpus(corpus), beir_file(path, _QUERIES))
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
         names = column_names(path)
         if "_id" in names:
@@ -96,13 +96,8 @@ def _of_set(name: str) -> Documents:
     return Documents(data.name, corpus.ids, corpus.texts, queries=tuple(dict.fromkeys(pairs.queries)), notes=data.notes)
 
 
-def _whole_or_packed(path: Path) -> Path:
-    packed = path.with_name(f"{path.name}.gz")
-    return packed if kind_of(path) != "file" and kind_of(packed) == "file" else path
-
-
-def _with_queries(documents: Documents, path: Path) -> Documents:
-    if kind_of(path) != "file":
+def _with_queries(documents: Documents, path: Path | None) -> Documents:
+    if path is None:
         return documents
     queries = tuple(dict.fromkeys(read_texts(path)))
     return Documents(documents.source, documents.ids, documents.texts, documents.metadata, queries, documents.notes)
