@@ -85,6 +85,31 @@ def test_broken_folders_are_refused_by_file_and_row(tmp_path, change, message):
         load_data(folder(tmp_path / "b", **change), seed=0)
 
 
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["qrels/qrels.tsv", "qrels/test.txt"], r"qrels holds qrels\.tsv, test\.txt: give the file"),
+        (["qrels/"], "qrels holds nothing: give the file"),
+        ([f"qrels/{n}" for n in range(11)], "qrels holds 0, 1, 10, 2, 3, 4, 5, 6 and 3 more: give"),
+        (["test.tsv"], r"there is no folder .*qrels, and beside it lie corpus\.jsonl, queries\.jsonl, test\.tsv: give"),
+    ],
+    ids=["other names", "empty", "many", "none"],
+)
+def test_a_folder_without_judgements_tells_what_stands_in_their_place(tmp_path, names, words):
+    """A query without an answer is no substitute: nothing can be measured on such queries alone."""
+    config = folder(tmp_path / "b", queries=[{"_id": "q0", "text": "a", "no_answer": True}])
+    (tmp_path / "b" / "qrels").rmdir()
+    for name in names:
+        place = tmp_path / "b" / name
+        (place if name.endswith("/") else place.parent).mkdir(exist_ok=True)
+        if not name.endswith("/"):
+            place.write_text("q0\td0\t1\n")
+    with pytest.raises(
+        InputError, match=rf"none of qrels/train\.tsv, qrels/dev\.tsv, qrels/test\.tsv was found: .* at least one; .*{words}"
+    ):
+        load_data(config, seed=0)
+
+
 def test_bad_rows_are_dropped_with_their_judgments(tmp_path):
     corpus = [{"_id": f"d{n}", "text": "" if n == 0 else f"text {n}"} for n in range(4)]
     config = folder(tmp_path / "b", corpus=corpus, test="q0\td0\t1\nq1\td1\t1\n")

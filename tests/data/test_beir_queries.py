@@ -100,6 +100,36 @@ def test_another_spelling_of_the_key_is_refused_by_row(make, key, place):
         read(make(place({key: True})))
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("unanswerable", True), ("Unanswerable", "true"), ("is_impossible", 1), ("answerable", False), ("hasAnswer", "False")],
+)
+@pytest.mark.parametrize("place", [lambda fields: fields, lambda fields: {"metadata": fields}], ids=["line", "metadata"])
+def test_another_word_for_it_is_refused_by_row_where_nobody_judges_the_query(make, key, value, place):
+    with pytest.raises(
+        InputError,
+        match=rf"queries\.jsonl, row 4: 'q2' has no judgement, and the key '{key}' is no_answer in another word, .* take the key out",
+    ):
+        read(make(place({key: value})))
+
+
+@pytest.mark.parametrize(
+    ("fields", "qrels"),
+    [
+        ({"unanswerable": True}, {"train": "q2\td1\t1\n"}),
+        ({"unanswerable": True}, {"test": "q0\td0\t1\nq2\td1\t0\n"}),
+        ({"unanswerable": False}, {}),
+        ({"answerable": True}, {}),
+        ({"answerable": None, "is_impossible": "sometimes"}, {}),
+        ({"answerable": False, "no_answer": True}, {}),
+        ({"unanswerable": True, "no_answer": False}, {}),
+    ],
+    ids=["trained", "judged 0", "answered", "answerable", "unknown", "says both", "says that it has one"],
+)
+def test_another_word_for_it_is_the_user_s_own_where_the_query_is_judged_or_says_more(make, fields, qrels):
+    assert read(make(fields, **qrels)).test.query_ids[0] == "q0"
+
+
 def test_another_spelling_of_its_split_is_refused(make):
     with pytest.raises(InputError, match=r"row 4: the key 'Split' is split in another spelling, which says nothing: write \"split\""):
         read(make({"no_answer": True, "Split": "dev"}))

@@ -49,6 +49,27 @@ def test_judgements_and_queries_are_not_needed(folder):
     assert read_documents(folder / "corpus.jsonl").ids == tuple("abcdef")
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_other_side_of_a_folder_is_no_corpus(folder, packed):
+    """As bare texts the queries would be indexed in silence, and every query would find itself."""
+    queries = folder / "queries.jsonl"
+    if packed:
+        queries = queries.rename(folder / "queries.jsonl.gz")
+        queries.write_bytes(gzip.compress(queries.read_bytes()))
+    with pytest.raises(
+        InputError,
+        match=rf"{queries} holds queries, and the candidates are in {folder / 'corpus.jsonl'}: give the folder, {folder}; .* copy",
+    ):
+        read_documents(queries)
+    with pytest.raises(InputError, match=rf"test\.tsv holds judgements, and the candidates are in .*: give the folder, {folder}$"):
+        read_documents(folder / "qrels" / "test.tsv")
+    copy = folder / ("questions.jsonl.gz" if packed else "questions.jsonl")
+    copy.write_bytes(queries.read_bytes())
+    assert read_documents(copy).ids == ("q", "r", "s")
+    (folder / "corpus.jsonl").unlink()
+    assert read_documents(queries).ids == ("q", "r", "s")
+
+
 def test_a_packed_corpus_is_the_same(folder):
     plain = read_documents(folder)
     for name in ("corpus.jsonl", "queries.jsonl"):

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from normwise.core.config import DataConfig
-from normwise.core.errors import InputError
+from normwise.core.errors import InputError, MissingExtraError
 from normwise.data.load import load_data
 from normwise.data.splits import hold_out
 
@@ -145,6 +146,41 @@ def test_one_training_row_is_refused_with_dev_and_test_given(tmp_path):
 def test_names_that_lead_nowhere(config, message):
     with pytest.raises(InputError, match=message):
         load_data(DataConfig(**config), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("beirr", r"did you mean beir\?$"),
+        ("./beirr", r"beirr does not exist: did you mean beir\?$"),
+        ("sets/beirr", r"in sets, did you mean beir\?$"),
+        ("../here/beirr", r"beirr does not exist: in \.\./here, did you mean beir\?$"),
+        ("sets/pairz.jsonl", r"sets/pairz\.jsonl does not exist: in sets, did you mean pairs\.jsonl\?$"),
+        ("pairz.csv", r"pairz\.csv does not exist: did you mean pairs\.csv\?$"),
+        ("python-doc", r"data 'python-doc' is unknown: did you mean python-docx or python-docs"),
+        ("notes", "check the name and the network, or give a local path"),
+        ("nowhere/beirr", "check the name and the network, or give a local path"),
+    ],
+)
+def test_a_name_that_leads_nowhere_gets_near_names_of_data_beside_it(tmp_path, monkeypatch, name, words):
+    here = tmp_path / "here"
+    for folder in ("beir", "python-docx", "sets/beir"):
+        (here / folder).mkdir(parents=True)
+    for file in ("pairs.csv", "sets/pairs.jsonl", "notes.txt"):
+        (here / file).write_text("")
+    monkeypatch.chdir(here)
+    with pytest.raises(InputError, match=words):
+        load_data(DataConfig(name=name), seed=0)
+
+
+def test_near_names_need_no_library_of_the_hub(tmp_path, monkeypatch):
+    (tmp_path / "beir").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r"data 'beirr' is unknown: did you mean beir\?"):
+        load_data(DataConfig(name="beirr"), seed=0)
+    with pytest.raises(MissingExtraError, match="datasets is not installed"):
+        load_data(DataConfig(name="else"), seed=0)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):

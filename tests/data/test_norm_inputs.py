@@ -336,31 +336,37 @@ def test_factors_are_numbers_or_names(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3,nan\n", r"f.csv, row 1 \(line 3\), column b is nan: expected a finite number; missing values are not allowed"),
-        ("a,b\n1,2\n3,inf\n", r"row 1 \(line 3\), column b is inf"),
+        (
+            "a,b\n1,2\n3,nan\n",
+            r"f.csv, line 3 \(row 1, from 0\), column b is nan: expected a finite number; missing values are not allowed",
+        ),
+        ("a,b\n1,2\n3,inf\n", r"line 3 \(row 1, from 0\), column b is inf"),
         (
             "a,b\n1,2\n3,\n",
-            r"row 1 \(line 3\), column b is empty: missing values are not allowed: fill them, drop the rows",
+            r"line 3 \(row 1, from 0\), column b is empty: missing values are not allowed: fill them, drop the rows",
         ),
-        ("a,b\n1,2\n3,N/A\n", r"f.csv, row 1 \(line 3\), column b is 'N/A', and other rows hold numbers: missing values are not allowed"),
-        ("a,b\n1,-\n3,7\n", r"row 0 \(line 2\), column b is '-', and other rows hold numbers: missing values are not allowed"),
+        (
+            "a,b\n1,2\n3,N/A\n",
+            r"f.csv, line 3 \(row 1, from 0\), column b is 'N/A', and other rows hold numbers: missing values are not allowed",
+        ),
+        ("a,b\n1,-\n3,7\n", r"line 2 \(row 0, from 0\), column b is '-', and other rows hold numbers: missing values are not allowed"),
         ("0.5,12\n1,2\n3,4\n", r"f.csv: all names of columns are numbers \(0.5, 12\): is the first line a header\?"),
         ("a,b\n1,2\n", "f.csv has 1 rows of factors for 2 vectors"),
         ("a,b\n1,2\n3,4\n5,6\n", "f.csv has 3 rows of factors for 2 vectors"),
-        ("a,b\n1,2\n3\n", r"row 1 \(line 3\): 1 cells for 2 columns"),
+        ("a,b\n1,2\n3\n", r"line 3 \(row 1, from 0\): 1 cells for 2 columns"),
         ("a,a\n1,2\n3,4\n", "column 'a' stands twice"),
         (",a\n0,2\n1,4\n", "a column has a blank name"),
-        ("a\n1\nx\n", r"row 1 \(line 3\), column a: 'x' is no number, and other rows hold numbers"),
-        ("a\n1_0\n2\n", r"row 0 \(line 2\), column a: '1_0' is no number"),
+        ("a\n1\nx\n", r"line 3 \(row 1, from 0\), column a: 'x' is no number, and other rows hold numbers"),
+        ("a\n1_0\n2\n", r"line 2 \(row 0, from 0\), column a: '1_0' is no number"),
         ("", "f.csv is empty"),
         ("f;g\n0.5;1\n2;3\n", "f.csv: its one column would be named 'f;g', so its cells look separated by semicolons: .* by commas"),
         ("f;g\n0,5;1,5\n2,5;3,5\n", "look separated by semicolons: separate them by commas .and points in numbers"),
         ("f\tg\n1\t2\n3\t4\n", "look separated by tabs: separate them by commas .*, or name the file .tsv"),
-        ('a,b\n"1,5",2\n"2,25",4\n', r"f.csv, row 0 \(line 2\), column a: '1,5' looks like a number with a decimal comma"),
-        ('a,b\n12,2\n"5,125",4\n', r"f.csv, row 1 \(line 3\), column a: '5,125' looks like a number with commas between thousands"),
-        ('a,b\n"5,125",2\n"1,250.5",4\n', r"row 0 \(line 2\), column a: '5,125' looks like a number with commas between thousands"),
-        ("a,b\n=1+0.3,2\n=2+1,4\n", r"f.csv, row 0 \(line 2\), column a: '=1\+0.3' looks like a formula: save its value"),
-        ("a,b\n1,2\n30%,4\n", r"row 1 \(line 3\), column a: '30%' looks like a percentage"),
+        ('a,b\n"1,5",2\n"2,25",4\n', r"f.csv, line 2 \(row 0, from 0\), column a: '1,5' looks like a number with a decimal comma"),
+        ('a,b\n12,2\n"5,125",4\n', r"f.csv, line 3 \(row 1, from 0\), column a: '5,125' looks like a number with commas between thousands"),
+        ('a,b\n"5,125",2\n"1,250.5",4\n', r"line 2 \(row 0, from 0\), column a: '5,125' looks like a number with commas between thousands"),
+        ("a,b\n=1+0.3,2\n=2+1,4\n", r"f.csv, line 2 \(row 0, from 0\), column a: '=1\+0.3' looks like a formula: save its value"),
+        ("a,b\n1,2\n30%,4\n", r"line 3 \(row 1, from 0\), column a: '30%' looks like a percentage"),
     ],
 )
 def test_bad_factors_are_named_by_row_and_column(tmp_path, text, message):
@@ -371,7 +377,7 @@ def test_bad_factors_are_named_by_row_and_column(tmp_path, text, message):
 
 def test_a_missing_value_that_most_rows_have_is_no_name(tmp_path):
     (tmp_path / "f.csv").write_text("a\nn/a\nn/a\n3\n")
-    with pytest.raises(InputError, match=r"row 0 \(line 2\), column a is 'n/a' \(and 1 more\), .*: missing values are not allowed"):
+    with pytest.raises(InputError, match=r"line 2 \(row 0, from 0\), column a is 'n/a' \(and 1 more\), .*: missing values are not allowed"):
         read_factors(tmp_path / "f.csv", rows=3)
     # Among names it may be one.
     (tmp_path / "f.csv").write_text("a\nn/a\nx\nx\n")
@@ -393,7 +399,7 @@ def test_numbers_in_a_row_are_told_the_way_to_rows(tmp_path):
 
 def test_lines_are_counted_as_an_editor_does_and_rows_as_vectors_are(tmp_path):
     (tmp_path / "f.csv").write_text('a,b\n\n"x\ny",1\nz,nan\n')
-    with pytest.raises(InputError, match=r"row 1 \(line 5\), column b is nan"):
+    with pytest.raises(InputError, match=r"line 5 \(row 1, from 0\), column b is nan"):
         read_factors(tmp_path / "f.csv", rows=2)
 
 
@@ -434,7 +440,7 @@ def test_texts_come_from_lines_and_columns(tmp_path):
     with pytest.raises(InputError, match="read line by line: leave it out"):
         read_texts(tmp_path / "t.txt", column="x")
     (tmp_path / "t.txt").write_text("one cat\n\ntwo\n")
-    with pytest.raises(InputError, match=r"t.txt, row 1 \(line 2\): is empty or whitespace"):
+    with pytest.raises(InputError, match=r"t.txt, line 2 \(row 1, from 0\): is empty or whitespace"):
         read_texts(tmp_path / "t.txt")
     (tmp_path / "t.txt").write_text("")
     with pytest.raises(InputError, match="holds no texts"):
@@ -452,17 +458,17 @@ def test_blank_lines_at_the_end_are_no_texts(tmp_path):
 def test_bad_texts_are_named_by_row_line_and_the_column_that_was_chosen(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"z": "a"}\n\n{"z": 1}\n')
     with pytest.raises(
-        InputError, match=r"t.jsonl, row 1 \(line 3\), column z: is int, not text; .*'z' is its only column: is it the texts"
+        InputError, match=r"t.jsonl, line 3 \(row 1, from 0\), column z: is int, not text; .*'z' is its only column: is it the texts"
     ):
         read_texts(tmp_path / "t.jsonl")
     (tmp_path / "t.jsonl").write_text('{"text": "a"}\n{"body": "b"}\n')
-    with pytest.raises(InputError, match=r"row 1 \(line 2\): no 'text' there; it has body"):
+    with pytest.raises(InputError, match=r"line 2 \(row 1, from 0\): no 'text' there; it has body"):
         read_texts(tmp_path / "t.jsonl")
     (tmp_path / "t.csv").write_text('id,text\n1,"two\nlines"\n2,\n')
-    with pytest.raises(InputError, match=r"t.csv, row 1 \(line 4\), column text: is empty or whitespace; .* drop that row$"):
+    with pytest.raises(InputError, match=r"t.csv, line 4 \(row 1, from 0\), column text: is empty or whitespace; .* drop that row$"):
         read_texts(tmp_path / "t.csv")
     parquet(tmp_path / "t.parquet", {"body": ["one", None]})
-    with pytest.raises(InputError, match=r"t.parquet, row 1, column body: is None"):
+    with pytest.raises(InputError, match=r"t.parquet, row 1 \(from 0\), column body: is None"):
         read_texts(tmp_path / "t.parquet")
     (tmp_path / "t.json").write_text('["a", "b"]')
     with pytest.raises(InputError, match="t.json: expected JSON lines, .* in a file named .jsonl"):

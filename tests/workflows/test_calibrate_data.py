@@ -93,11 +93,43 @@ def test_bad_rows_are_named_with_a_remedy_that_a_calibration_has(tmp_path, form)
         path.write_text("".join(json.dumps({"query": f"q {i}", "positive": "" if i == 3 else f"p {i}"}) + "\n" for i in range(8)))
     with pytest.raises(InputError, match=r"row 4, column (text|positive): is empty or whitespace; repair these rows, or take them out"):
         load_asked(path)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError, match=r"vectors count from 0, those named here from 1\)$") as refused:
         load_asked(path)
     assert "on_bad_rows" not in str(refused.value)
     with pytest.raises(InputError, match=r'row 4, column .*or set data\.on_bad_rows = "drop"'):
         load_data(DataConfig(name=str(path)), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "words"),
+    [
+        ({"test": lines(range(8))}, "1 of 10 queries of .* have no judgement in qrels/.* and take no part: 'q8'; where nothing answers"),
+        ({"test": lines([0, 1])}, r"7 of 10 queries of .*: 'q2', 'q3', 'q4', \.\.\.; where nothing answers a query, .*\"no_answer\": true"),
+        ({"train": lines(range(4)), "dev": lines([4]), "test": [*lines(range(5, 8)), ("q8", "d1", 0)]}, None),
+        ({"train": lines(range(7))}, "2 of 10 queries of .*: 'q7', 'q8'; where"),
+    ],
+    ids=["one", "many", "judged somewhere", "only training pairs"],
+)
+def test_queries_that_nobody_judges_are_counted_with_what_to_do(tmp_path, qrels, words):
+    """The last query says that nothing answers it, in a split that is not calibrated on; a judgement in train counts as one."""
+    queries = [*QUERIES[:9], ("q9", {"text": "question 9", "metadata": {"no_answer": True, "split": "train"}})]
+    write_beir(tmp_path, corpus=CORPUS, queries=queries, qrels=qrels)
+    notes = [note for note in load_asked(tmp_path, limit_queries=2).notes if "no judgement" in note]
+    assert len(notes) == (words is not None)
+    assert all(re.match(words, note) for note in notes)
+
+
+def test_files_that_are_no_beir_folder_have_no_queries_without_judgements(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([0, 1])})
+    data = load_data(DataConfig(name=str(tmp_path)), seed=0)
+    assert load_asked(data).notes == ()
+
+
+@pytest.mark.parametrize("name", ["queries.jsonl", "corpus.jsonl", "qrels/test.tsv"])
+def test_one_file_of_a_beir_folder_leads_to_the_folder(tmp_path, name):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([0, 1])})
+    with pytest.raises(InputError, match=rf"{name} is one file of a BEIR folder: give the folder, {tmp_path}$"):
+        load_asked(tmp_path / name)
 
 
 def test_queries_join_by_text_candidate_and_given_cluster():
@@ -192,7 +224,7 @@ def test_an_asking_rate_that_is_none_leaves_the_control_out_and_says_where(tmp_p
     asked = load_asked(tmp_path)
     assert asked.frequency is None
     assert any(re.search(r"frequency of queries is not used as a control: .*queries\.jsonl, row 4 has", note) for note in asked.notes)
-    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([5, 6])})
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES[5:7], qrels={"test": lines([5, 6])})
     assert load_asked(tmp_path).notes == ()
 
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, qrels_files
 from normwise.data.beir_queries import NO_ANSWER, SPLITS, Queries
-from normwise.data.columns import refusal
+from normwise.data.columns import BadRowsError
 from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_lines, read_tsv
 from normwise.data.opening import kind_of, read_json_object
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
@@ -59,20 +60,10 @@ class _Reader:
             lines.append(number)
             records.append(record)
         if problems and self.on_bad_rows == "refuse":
-            raise InputError(f"{path}: {refusal(problems)}")
+            raise BadRowsError(str(path), problems)
         if not ids:
             raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
         return ids, texts, lines, records
-
-
-def is_beir(folder: Path) -> bool:
-    """Whether the folder holds corpus.jsonl, which marks the BEIR layout."""
-    return beir_file(folder, "corpus.jsonl") is not None
-
-
-def beir_file(folder: Path, name: str) -> Path | None:
-    """Where corpus.jsonl or queries.jsonl of a BEIR folder stands: plain, else packed (.gz), else nowhere."""
-    return next((path for path in (folder / name, folder / f"{name}.gz") if kind_of(path) == "file"), None)
 
 
 def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[RetrievalData, frozenset[str]]:
@@ -90,16 +81,18 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
     Raises:
         InputError: a file is missing or malformed, or differs from its packed twin; an id of qrels is unknown; a text is
             unusable and not to be dropped; a query says `no_answer` and has one, or says it in a way that is not understood.
+            Unusable texts raise a BadRowsError.
     """
     reader = _Reader(folder, on_bad_rows)
-    ids, texts, lines, _ = reader.texts("corpus.jsonl")
-    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / "corpus.jsonl"), np.asarray(lines, dtype=np.int64)))
-    queries = Queries(*reader.texts("queries.jsonl"), file=str(folder / "queries.jsonl"))
+    ids, texts, lines, _ = reader.texts(CORPUS)
+    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / CORPUS), np.asarray(lines, dtype=np.int64)))
+    queries = Queries(*reader.texts(QUERIES), file=str(folder / QUERIES))
     rows = {key: row for row, key in enumerate(ids)}
     side = read_side_file(folder)
     unanswered = queries.unanswered()
-    files = {split: folder / "qrels" / f"{split}.tsv" for split in SPLITS}
-    qrels = {split: _read_qrels(path, reader, queries, rows) for split, path in files.items() if kind_of(path) == "file"}
+    files = qrels_files(folder)
+    qrels = {split: _read_qrels(path, reader, queries, rows) for split, path in files.items()}
+    queries.refuse_wishes(judged=frozenset().union(*qrels.values()))
     parts: dict[str, Any] = dict.fromkeys(SPLITS)
     for split in SPLITS:
         marked = [row for row, own in unanswered.items() if own == split]
@@ -113,8 +106,6 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
             parts[split] = _judged(judged, queries, pool, file=str(files[split]) if split in qrels else queries.file)
         elif split in qrels:
             parts[split] = _training(grades, queries, pool)
-    if all(part is None for part in parts.values()):
-        raise InputError(f"{folder}: no qrels/train.tsv, qrels/dev.tsv or qrels/test.tsv: a BEIR folder needs at least one")
     train = parts["train"]
     data = RetrievalData(
         name=side.get("name", folder.name),

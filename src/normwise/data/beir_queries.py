@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,9 @@ from normwise.data.sets import Origin
 
 SPLITS = ("train", "dev", "test")
 NO_ANSWER, SPLIT = "no_answer", "split"
+# Keys of other people's sets that say the same (bare, see `_bare`), and the value that does.
+_WISHES = {"unanswerable": True, "isunanswerable": True, "impossible": True, "isimpossible": True, "answerable": False,
+           "isanswerable": False, "hasanswer": False}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,26 @@ class Queries:
                 two keys in another spelling.
         """
         return {row: self._split(row) for row in range(len(self.ids)) if self._has_no_answer(row)}
+
+    def refuse_wishes(self, *, judged: Set[int]) -> None:
+        """Refuse a query that nobody judges and that says in another word that nothing answers it: it would be left out in silence.
+
+        Args:
+            judged: rows that some split judges; there, such a key is the user's own.
+
+        Raises:
+            InputError: names file, row and key.
+        """
+        for row, record in enumerate(self.records):
+            if row in judged or field_of(record, NO_ANSWER) is not None:
+                continue
+            for key, value in _fields(record):
+                wish = _WISHES.get(_bare(key))
+                if wish is not None and (value == wish or str(value).strip().casefold() == str(wish).casefold()):
+                    raise InputError(
+                        f"{self.at(row)}: {self.ids[row]!r} has no judgement, and the key {key!r} is {NO_ANSWER} in another word, which "
+                        f'says nothing: write "{NO_ANSWER}": true where nothing answers the query, else judge it or take the key out'
+                    )
 
     def _has_no_answer(self, row: int) -> bool:
         found = set()

@@ -24,6 +24,28 @@ SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
 _FIXED = frozenset({"query", "anchor", "positive", "negative", "negatives", "source"})
 _NUMBERED = re.compile(r"negative_([1-9][0-9]*)")
 _SHOWN = 5
+_DROP = 'repair these rows, or set data.on_bad_rows = "drop" to leave them out'
+
+
+class BadRowsError(InputError):
+    """Rows that cannot be used: the first are named, the rest counted, and the way out is one that the asker has.
+
+    A run file may say that bad rows are dropped, which is the way out that readers name; a command without that setting
+    catches this and raises what `advising` returns.
+    """
+
+    def __init__(self, where: str, problems: Sequence[str], *, way_out: str = _DROP) -> None:
+        super().__init__(f"{where}: {_refusal(problems, way_out=way_out)}")
+        self.where, self.problems = where, tuple(problems)
+
+    def advising(self, way_out: str) -> BadRowsError:
+        """The same rows with another way out.
+
+        Example:
+            >>> print(BadRowsError("pairs.csv", ["row 2, column query: is None"]).advising("repair them"))
+            pairs.csv: row 2, column query: is None; repair them
+        """
+        return BadRowsError(self.where, self.problems, way_out=way_out)
 
 
 @dataclass(frozen=True)
@@ -65,7 +87,7 @@ def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> Pai
         The rows.
 
     Raises:
-        InputError: unreadable file, unknown, missing or ambiguous columns, bad rows, no rows.
+        InputError: unreadable file, unknown, missing or ambiguous columns, bad rows (a BadRowsError), no rows.
     """
     suffix = _suffix(path)
     if suffix == ".jsonl":
@@ -202,7 +224,8 @@ def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on
     """Check every value of every row; refuse or drop rows with an unusable one.
 
     Raises:
-        InputError: no rows at all, or bad rows and `on_bad_rows` is "refuse": up to five are named by row and column.
+        InputError: no rows at all.
+        BadRowsError: bad rows, and `on_bad_rows` is "refuse": up to five are named by row and column.
     """
     rows: list[int] = []
     queries: list[str] = []
@@ -224,7 +247,7 @@ def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on
         negatives.append(_negatives_of(record))
         sources.append(record.get("source") or "")
     if problems and on_bad_rows == "refuse":
-        raise InputError(f"{file}: {refusal(problems)}")
+        raise BadRowsError(file, problems)
     if not rows:
         why = f"no usable rows: {sum(dropped.values())} dropped" if dropped else "it holds no rows"
         raise InputError(f"{file}: {why}; expected at least 2; {RULE}")
@@ -239,10 +262,10 @@ def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on
     )
 
 
-def refusal(problems: Sequence[str]) -> str:
+def _refusal(problems: Sequence[str], *, way_out: str = _DROP) -> str:
     """Join the first problems, count the rest and say what can be done."""
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return "; ".join(problems[:_SHOWN]) + more + '; repair these rows, or set data.on_bad_rows = "drop" to leave them out'
+    return f"{'; '.join(problems[:_SHOWN])}{more}; {way_out}"
 
 
 def row_problem(record: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -12,9 +12,9 @@ from typing import Any
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
-from normwise.data.beir import beir_file
+from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, beir_home
 from normwise.data.builtin import BUILTIN
-from normwise.data.columns import is_pair_file, refusal
+from normwise.data.columns import BadRowsError, is_pair_file
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.load import load_to_judge
 from normwise.data.opening import kind_of, user_path
@@ -23,7 +23,6 @@ from normwise.data.text_files import read_texts
 from normwise.data.texts import has_visible, text_problem
 
 Scalar = str | int | float | bool
-_CORPUS, _QUERIES = "corpus.jsonl", "queries.jsonl"
 _PAIR = "positive"
 
 
@@ -60,7 +59,8 @@ def read_documents(name: str | Path) -> Documents:
             candidates; or a file of texts, whose ids are then row numbers from 0.
 
     Raises:
-        InputError: nothing of that name, or bad content; the message names file, row and column.
+        InputError: nothing of that name, bad content, or the queries or judgements of a BEIR folder in place of its
+            candidates; the message names file, row and column.
 
     Example:
         >>> read_documents("gone.jsonl")
@@ -70,8 +70,10 @@ def read_documents(name: str | Path) -> Documents:
     """
     path = user_path(name, what="data")
     kind = None if str(name) in BUILTIN else kind_of(path)
-    if kind == "folder" and (corpus := beir_file(path, _CORPUS)) is not None:
-        return _with_queries(_read_corpus(corpus), beir_file(path, _QUERIES))
+    if kind == "folder" and (corpus := beir_file(path, CORPUS)) is not None:
+        return _with_queries(_read_corpus(corpus), beir_file(path, QUERIES))
+    if kind == "file":
+        _refuse_other_side(path)
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
         names = column_names(path)
         if "_id" in names:
@@ -82,12 +84,25 @@ def read_documents(name: str | Path) -> Documents:
     return _of_set(str(name))
 
 
+def _refuse_other_side(path: Path) -> None:
+    """Refuse the queries or judgements of a BEIR folder: an index of them would answer every query with a query."""
+    folder = beir_home(path)
+    corpus = None if folder is None else beir_file(folder, CORPUS)
+    if corpus is None or path.name.removesuffix(".gz") == CORPUS:
+        return
+    if path.name.removesuffix(".gz") == QUERIES:
+        raise InputError(
+            f"{path} holds queries, and the candidates are in {corpus}: give the folder, {folder}; to index the queries themselves, give "
+            "a copy of that file under another name"
+        )
+    raise InputError(f"{path} holds judgements, and the candidates are in {corpus}: give the folder, {folder}")
+
+
 def _of_set(name: str) -> Documents:
     try:
         data, _ = load_to_judge(DataConfig.read({"name": name}, source="index"), seed=0)
-    except InputError as error:
-        # A run file may say that bad rows are dropped; an index has no such option.
-        raise InputError(str(error).replace(refusal(()), "; repair these rows, or take them out")) from None
+    except BadRowsError as error:
+        raise error.advising("repair these rows, or take them out") from None
     judged: Judged | None = data.test or data.dev
     pairs = judged or data.train
     if pairs is None:

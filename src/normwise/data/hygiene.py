@@ -11,7 +11,7 @@ from pydantic import Field
 
 from normwise.core.errors import InputError
 from normwise.core.records import Record
-from normwise.data.columns import refusal
+from normwise.data.columns import BadRowsError
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed, repeated_share
 from normwise.data.texts import normalize_text, text_problem
 
@@ -209,7 +209,7 @@ def refuse_contradictions(train: TrainingPairs) -> None:
     """
     places = _contradictions(train)
     if places:
-        raise InputError(f"{_CONTRADICTION}: {refusal(places)}")
+        raise BadRowsError(_CONTRADICTION, places)
 
 
 def _contradictions(train: TrainingPairs) -> list[str]:

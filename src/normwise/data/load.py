@@ -13,16 +13,18 @@ import numpy as np
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError, MissingExtraError, near_names
-from normwise.data.beir import is_beir, read_beir
+from normwise.data.beir import read_beir
+from normwise.data.beir_layout import beir_home, is_beir
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
 from normwise.data.columns import RULE, SUFFIXES, PairRows, dataset_rows, is_pair_file, read_pair_file
 from normwise.data.hygiene import drop_bad_pairs, refuse_contradictions
-from normwise.data.opening import kind_of, reading, user_path
+from normwise.data.opening import folder_names, kind_of, user_path
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.splits import carve, cut, judge_pairs
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
+_NEAR = "did you mean"
 _HUB_SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
 
 
@@ -114,6 +116,10 @@ def _prepared(
 def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
     """Rows of named columns by split, from a `datasets` folder, a file or the hub, and from data.dev and data.test."""
     kind = kind_of(path)
+    if kind == "file" and (folder := beir_home(path)) is not None:
+        raise InputError(f"{path} is one file of a BEIR folder: give the folder, {folder}")
+    if kind is None and (is_pair_file(path) or not _HUB_ID.fullmatch(config.name)) and (near := _near_paths(path)):
+        raise InputError(f"{path} does not exist: {near}")
     if kind == "folder":
         parts = _from_disk(path, config)
     elif kind == "file" or is_pair_file(path):
@@ -132,6 +138,15 @@ def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
     return parts
 
 
+def _near_paths(path: Path) -> str:
+    """Say which data beside a path that leads nowhere have a name like it, built-in sets among those of a bare name; else nothing."""
+    folder, names = path.parent, list(BUILTIN) if path.parent == Path() else []
+    if kind_of(folder) == "folder":
+        names += [name for name in folder_names(folder) if kind_of(folder / name) == "folder" or is_pair_file(Path(name))]
+    near = near_names(path.name, names)
+    return "" if not near.startswith(_NEAR) else near if folder == Path() else f"in {folder}, {near}"
+
+
 def _import_datasets() -> Any:
     try:
         import datasets
@@ -142,8 +157,7 @@ def _import_datasets() -> Any:
 
 def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
     if not any(kind_of(path / name) == "file" for name in ("dataset_dict.json", "dataset_info.json", "state.json")):
-        with reading(path):
-            held = ", ".join(sorted(item.name for item in path.iterdir())[:8]) or "nothing"
+        held = ", ".join(folder_names(path)[:8]) or "nothing"
         raise InputError(f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk: it holds {held}")
     datasets = _import_datasets()
     try:
@@ -155,18 +169,21 @@ def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
 
 
 def _from_hub(config: DataConfig) -> dict[str, PairRows]:
-    known = near_names(config.name, BUILTIN)
-    if "/" not in config.name and known.startswith("did you mean"):
-        raise InputError(f"data {config.name!r} is unknown: {known}")
+    # A set of the hub may be named like a file here, but none is to be named like a built-in set.
+    if "/" not in config.name and near_names(config.name, BUILTIN).startswith(_NEAR):
+        raise InputError(f"data {config.name!r} is unknown: {_near_paths(Path(config.name))}")
     try:
         loaded = _import_datasets().load_dataset(config.name)
     except MissingExtraError:
+        if near := _near_paths(Path(config.name)):
+            raise InputError(f"data {config.name!r} is unknown: {near}") from None
         raise
     except Exception as error:  # the hub client raises a dozen unrelated types, offline among them
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        near = _near_paths(Path(config.name))
         raise InputError(
             f"data {config.name!r} is no built-in set ({', '.join(BUILTIN)}), no file and no folder, and it could not be "
-            f"loaded from the hub: {reason:.200}; check the name and the network, or give a local path"
+            f"loaded from the hub: {reason:.200}; {near or 'check the name and the network, or give a local path'}"
         ) from None
     return _dataset_parts(loaded, config)
 

@@ -76,6 +76,16 @@ def check_new_place(path: Path) -> None:
         raise InputError(f"{path} cannot be made: {above} is no folder; choose another place")
 
 
+def folder_names(folder: Path) -> list[str]:
+    """The names of what stands in a folder, sorted, without hidden ones; `.` is the current folder.
+
+    Raises:
+        InputError: it is no folder, or cannot be read.
+    """
+    with reading(folder):
+        return sorted(item.name for item in folder.iterdir() if not item.name.startswith("."))
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn what the system raises while a file or folder is read into an InputError that names it."""

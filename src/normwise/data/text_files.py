@@ -26,9 +26,9 @@ def row_place(row: int, line: int | None) -> str:
 
     Example:
         >>> row_place(0, 2), row_place(7, None)
-        ('row 0 (line 2)', 'row 7')
+        ('line 2 (row 0, from 0)', 'row 7 (from 0)')
     """
-    return f"row {row}" if line is None else f"row {row} (line {line})"
+    return f"row {row} (from 0)" if line is None else f"line {line} (row {row}, from 0)"
 
 
 def read_texts(path: str | Path, *, column: str | None = None) -> list[str]:

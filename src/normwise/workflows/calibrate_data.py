@@ -11,16 +11,18 @@ import numpy as np
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
-from normwise.data.beir import beir_file, is_beir, read_beir
+from normwise.data.beir import read_beir
+from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, is_beir, unjudged_queries
+from normwise.data.beir_queries import NO_ANSWER
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
-from normwise.data.columns import refusal
+from normwise.data.columns import BadRowsError
 from normwise.data.lines import read_lines
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import kind_of, user_path
 from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
 from normwise.data.splits import cut
-from normwise.data.texts import normalize_text
+from normwise.data.texts import normalize_text, printable
 from normwise.workflows.calibrate_frequency import query_frequency
 from normwise.workflows.calibrate_overlap import TOO_MUCH, known_from_training, without_repeated
 
@@ -29,8 +31,11 @@ _HELD_OUT = (
     "only training pairs came, so queries are those that `normwise train` holds out of them with the same seed: a model that was "
     f"trained on all of them {TOO_MUCH}"
 )
-# A run file may say that bad rows are dropped; a calibration has no such option.
-_REPAIR = "; repair these rows, or take them out, with their judgements and their rows of bare vectors"
+_WAY_OUT = (
+    "repair these rows, or take them out, with their judgements and their rows of bare vectors (rows of vectors count from 0, those "
+    "named here from 1)"
+)
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,8 @@ def load_asked(
     limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
     try:
         loaded, notes = _loaded(data, limits, seed=seed)
-    except InputError as error:
-        raise InputError(str(error).replace(refusal(()), _REPAIR)) from None
+    except BadRowsError as error:
+        raise error.advising(_WAY_OUT) from None
     dev, test = _some(loaded.dev), _some(loaded.test)
     if dev is not None and test is not None and dev.corpus is not test.corpus and dev.corpus != test.corpus:
         notes.append("dev queries search other candidates than test queries: they were left out")
@@ -114,7 +119,7 @@ def load_asked(
         from_dev=np.arange(len(judged)) < (0 if dev is None else len(dev)),
         hidden=hidden,
         popularity=_popularity(loaded, judged),
-        notes=(*loaded.notes, *notes, *note, *hidden_note, *frequency_note),
+        notes=(*loaded.notes, *notes, *_unjudged(data), *note, *hidden_note, *frequency_note),
         frequency=frequency,
     )
 
@@ -173,8 +178,8 @@ def rows_in_folder(asked: Asked, data: str | Path) -> tuple[np.ndarray, np.ndarr
         raise InputError(
             f"{folder} is no BEIR folder: rows of bare vectors are those of its queries.jsonl and corpus.jsonl; give such a folder"
         )
-    queries, query_count = _rows(folder, "queries.jsonl", asked.judged.origin)
-    corpus, corpus_count = _rows(folder, "corpus.jsonl", asked.judged.corpus.origin)
+    queries, query_count = _rows(folder, QUERIES, asked.judged.origin)
+    corpus, corpus_count = _rows(folder, CORPUS, asked.judged.corpus.origin)
     return queries, corpus, query_count, corpus_count
 
 
@@ -260,6 +265,24 @@ def _hide(judged: Judged, share: float | None, *, seed: int) -> tuple[np.ndarray
         f"search (share {share:g}, seed {seed}); copies of these under other ids stay, and count as wrong"
     )
     return hidden, [note]
+
+
+def _unjudged(data: str | Path | RetrievalData | Judged) -> list[str]:
+    """Say which queries of a BEIR folder take no part, because nothing says whether they have an answer."""
+    if not isinstance(data, str | Path) or str(data) in BUILTIN:
+        return []
+    folder = user_path(data, what="data")
+    if kind_of(folder) != "folder" or not is_beir(folder):
+        return []
+    names, count = unjudged_queries(folder)
+    if not names:
+        return []
+    shown = ", ".join(repr(printable(name)) for name in names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    return [
+        f"{len(names):,} of {count:,} queries of {folder / QUERIES} have no judgement in qrels/train.tsv, dev.tsv or test.tsv and take "
+        f'no part: {shown}; where nothing answers a query, say so in its line, "{NO_ANSWER}": true (see the guide on calibration), and '
+        "judge the others"
+    ]
 
 
 def _frequency(data: str | Path | RetrievalData | Judged, judged: Judged) -> tuple[np.ndarray | None, list[str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from normwise.data.beir import beir_file, is_beir
+from normwise.data.beir_layout import beir_file, is_beir
 from normwise.data.beir_queries import field_of
 from normwise.data.lines import read_json_lines
 from normwise.data.opening import kind_of
