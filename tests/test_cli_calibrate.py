@@ -20,7 +20,10 @@ from normwise.core.calibration_records import (
     ThresholdRecord,
     VerdictRecord,
 )
+from normwise.core.index_config import IndexConfig
 from normwise.core.records import Interval
+from normwise.index.build import build_index
+from normwise.theory.calibration import Calibration
 
 sys.path.insert(0, str(Path(__file__).parent / "workflows"))
 from calibrate_folders import vector_world, write_beir
@@ -81,7 +84,7 @@ def test_people_see_verdict_threshold_norms_bake_off_and_signals_in_this_order(f
         (["--data", "toy", "--vectors", "q.npy", "d.npy"], "--vectors needs --similarity"),
         (
             ["--data", "toy", "--vectors", "q.npy", "d.npy", "--similarity", "dot", "--model", "m", "--index", "i"],
-            "leave --model and --index out",
+            "--vectors calibrates bare vectors: leave --model out",
         ),
         (["--data", "toy", "--model", "m", "--overwrite"], "--overwrite replaces an earlier page at --report"),
         (["--data", "toy", "--model", "m", "--no-save", "--out", "x.json"], "--out names a file to write and --no-save writes none"),
@@ -137,7 +140,7 @@ def test_what_a_search_without_a_fitting_calibration_says_to_type_calibrates_it(
     nothing = typed(*asked)
     assert command(nothing.stderr) == [
         *("calibrate", "--vectors", "QUERIES.npy", "CORPUS.npy", "--similarity", "dot", "--data", "DATA"),
-        *("--out", str(index / "calibration.json")),
+        *("--index", str(index), "--out", str(index / "calibration.json")),
     ]
     typed("calibrate", *of(folder, "--precision", 0.8, "--seed", 3, "--out", index / "calibration.json"))
     refused = typed(*asked)
@@ -146,6 +149,47 @@ def test_what_a_search_without_a_fitting_calibration_says_to_type_calibrates_it(
     assert words[-4:] == ["--precision", "0.8", "--seed", "3"]
     typed(*words)
     assert "no probabilities" not in typed(*asked).stderr
+
+
+@needs_faiss
+def test_an_approximate_index_of_bare_vectors_is_calibrated_as_it_answers(folder, tmp_path):
+    index = tmp_path / "index"
+    typed("index", "build", "--vectors", folder / "D.npy", "--data", folder, "--similarity", "cosine", "--method", "hnsw", "--out", index)
+    asked = ("search", index, "--vectors", folder / "Q.npy", "--k", 1, "--json")
+    typed("calibrate", *of(folder, "--precision", 0.8, "--out", index / "calibration.json"))
+    words = command(typed(*asked).stderr)
+    assert words[words.index("--vectors") + 1 :][:2] == [str(folder / "Q.npy"), str(folder / "D.npy")]
+    typed(*words)
+    assert "no probabilities" not in typed(*asked).stderr
+    found = json.loads(typed(*asked).stdout)
+    assert all(0.0 <= hit["probability"] <= 1.0 for hit in found)
+    assert Calibration.from_json((index / "calibration.json").read_text()).fingerprint.search != "exact"
+
+
+@needs_faiss
+def test_an_index_of_other_vectors_or_of_a_model_is_not_calibrated_with_these(folder, tmp_path):
+    built = ("index", "build", "--data", folder, "--similarity", "cosine")
+    typed(*built, "--vectors", folder / "D.npy", "--out", tmp_path / "right")
+    np.save(tmp_path / "other.npy", np.load(folder / "D.npy")[::-1])
+    what = {"ids": [f"d{row}" for row in range(150)], "vectors": np.load(folder / "D.npy")}
+    build_index(IndexConfig(similarity="cosine"), tmp_path / "of a model", **what, model="0" * 64, model_name="some model").close()
+    result = invoke(*of(folder, "--index", tmp_path / "of a model"))
+    assert (result.exit_code, "the index was built with a model: some model; name it" in result.stderr) == (2, True), result.stderr
+    for name, message in (
+        (["--vectors", folder / "Q.npy", tmp_path / "other.npy", "--similarity", "cosine"], "the index holds other vectors, or other ids"),
+        (["--vectors", folder / "Q.npy", folder / "D.npy", "--similarity", "dot"], "the index scores by cosine, and dot came"),
+    ):
+        result = invoke("--data", folder, "--index", tmp_path / "right", *name)
+        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+    assert not (tmp_path / "right" / "calibration.json").exists()
+
+
+@pytest.mark.parametrize("verb", ["calibrate", "evaluate"])
+@pytest.mark.parametrize("rest", [[], ["--similarity", "dot"]])
+def test_one_file_of_vectors_is_told_that_two_are_needed(verb, rest):
+    result = CliRunner().invoke(cli.app, [verb, "--vectors", "q.npy", *rest])
+    assert result.exit_code == 2
+    assert "expected two files after it, QUERIES.npy CANDIDATES.npy" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_an_undefined_figure_and_an_inert_threshold_are_said(capsys):

@@ -1,16 +1,20 @@
 """`normwise index` and `normwise search`: exit codes, one JSON value, notes on stderr, and what a person reads."""
 
+import functools
 import json
 import re
 import shlex
 
 import numpy as np
 import pytest
+import rich.console
 from typer.testing import CliRunner
 
 from normwise import cli
-from normwise.cli_index import verdict_line
+from normwise.cli_index import show_index
+from normwise.cli_tables import verdict_line
 from normwise.core.index_config import IndexConfig
+from normwise.core.index_records import IndexManifest
 from normwise.core.search_records import Hit, IndexReport
 from normwise.core.similarity import Similarity
 from search_material import DOCUMENTS, ROWS, calibration_for, mixed_vectors, save_encoder, write_corpus
@@ -82,11 +86,17 @@ def test_build_tells_what_it_tried_and_what_a_vector_takes(files, tmp_path):
     text = " ".join(shown.stdout.split())
     for words in ("40 candidates of 6 dimensions, dot", "bytes per vector (float32, norm in float32)", "inner product", "augmented"):
         assert words in text
-    assert "recall@10 against exact search: 1.0000, on 3 real queries" in text
+    assert "recall@10 on 3 real queries: inner product 1.0000 at ef_search" in text
+    screen = text + " ".join(shown.stderr.split())
+    assert (screen.count("recall@10"), screen.count("inner product 1.0000")) == (1, 1)
+    assert "building graph over augmented of 40 vectors" in screen
     told = invoke("index", "build", *arguments, "--out", tmp_path / "two", "--json")
     report = IndexReport.from_json(told.stdout)
     assert (report.candidates, report.manifest.method, report.manifest.recall_queries) == (ROWS, "hnsw", 3)
     assert {row.graph for row in report.manifest.tried} >= {"inner product", "augmented"}
+    assert told.stderr.count("recall@10") == len(report.manifest.tried) + 1
+    measured = cells_of(invoke("index", "info", tmp_path / "one").stdout)
+    assert [row[0] for row in measured] == ["graph", *(row.graph for row in report.manifest.tried)]
 
 
 def test_add_delete_and_info_follow_each_other(index, files, tmp_path):
@@ -96,8 +106,26 @@ def test_add_delete_and_info_follow_each_other(index, files, tmp_path):
     assert IndexReport.from_json(invoke("index", "delete", index, "a", "b", "--json").stdout).candidates == ROWS + 1
     assert IndexReport.from_json(invoke("index", "info", index, "--json").stdout).candidates == ROWS + 1
     assert "41 candidates of 6 dimensions" in invoke("index", "info", index).stdout
-    assert "\n1 candidate came or went" in invoke("index", "delete", index, "c").stdout
-    assert "\n2 candidates came or went" in invoke("index", "delete", index, "0", "1").stdout
+    assert "\n1 candidate deleted\n" in invoke("index", "delete", index, "c").stdout
+    assert "\n2 candidates deleted\n" in invoke("index", "delete", index, "0", "1").stdout
+    again = invoke("index", "add", index, "--vectors", files / "q.npy", "--ids", tmp_path / "ids.txt")
+    assert "\n3 candidates added\n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("Every search compares with every vector.", "recall@10 against exact search: 0.9870, on 400 real queries"),
+        ("hnsw reached recall@10 0.987 at ef 40.", "measured against exact search, on 400 real queries"),
+        ("HNSW, recall@10 on 400 real queries: 0.9870.", ""),
+    ],
+)
+def test_recall_and_its_queries_are_told_once_whatever_the_builder_told(capsys, words, told):
+    manifest = IndexManifest(
+        engine="qdrant", method="hnsw", similarity="dot", dimensions=2, candidates=9, recall=0.987, recall_queries=400, words=words
+    )
+    show_index(IndexReport(index="i", manifest=manifest, candidates=9))
+    assert capsys.readouterr().out.splitlines()[1:] == [*([told] if told else []), words]
 
 
 def test_one_candidate_is_one(tmp_path):
@@ -180,7 +208,57 @@ def test_a_long_verdict_is_told_once_for_many_queries(index, files, tmp_path):
     short = "): no usable threshold exists on the queries this was calibrated on\n"
     assert (shown.count("I don't know (probability"), shown.count(short), shown.count(verdict)) == (3, 3, 1)
     assert shown.splitlines()[-1] == f"verdict: {verdict}"
-    assert all(row["reason"].endswith(f": {verdict}") for row in json.loads(invoke(*arguments, "--json").stdout))
+    done = invoke(*arguments, "--json")
+    reasons = {row["reason"] for row in json.loads(done.stdout)}
+    assert reasons == {"no usable threshold exists on the queries this was calibrated on"}
+    assert done.stderr.count(f"note: no usable threshold exists: {verdict}") == 1
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Sets the width of the terminal."""
+
+    terminal = functools.partial(rich.console.Console, force_terminal=True, no_color=True)
+
+    def set_to(columns):
+        monkeypatch.setattr(rich.console, "Console", lambda **settings: terminal(**{**settings, "width": columns}))
+
+    return set_to
+
+
+def test_many_queries_share_one_head_line_and_each_reason(index, files, tmp_path):
+    (tmp_path / "c.json").write_text(calibration_for(index).to_json())
+    np.save(tmp_path / "many.npy", np.concatenate([ASKED, ASKED]))
+    arguments = ("search", index, "--calibration", tmp_path / "c.json", "--k", 2, "--vectors", tmp_path / "many.npy")
+    rows = json.loads(invoke(*arguments, "--json").stdout)
+    head, *lines = invoke(*arguments).stdout.splitlines()
+    assert head.split() == ["rank", "id", "score", "norm", "probability", "trust"]
+    assert [line for line in lines if line.startswith("query")] == [f"query {row}" for row in range(6)]
+    hits = [line.split() for line in lines if line.startswith(" ")]
+    assert [(int(line[0]), line[1]) for line in hits] == [(row["rank"], row["id"]) for row in rows]
+    np.testing.assert_allclose([float(line[2]) for line in hits], [row["score"] for row in rows], rtol=1e-3)
+    assert [line[5] for line in hits] == ["no" if row["abstain"] else "yes" for row in rows]
+    assert lines.index("query 1") - lines.index("query 0") == 3
+    told = [line for line in lines if line.startswith("trust")]
+    assert sorted(told) == sorted({f"trust {'no' if row['abstain'] else 'yes'}: {row['reason']}" for row in rows})
+
+
+def test_many_queries_fit_a_terminal(texts, tmp_path, narrow):
+    (tmp_path / "q.txt").write_text("\n".join(DOCUMENTS[:7]))
+    for columns in (100, 60):
+        narrow(columns)
+        shown = invoke("search", texts, "--queries", tmp_path / "q.txt", "--k", 2).stdout.splitlines()
+        assert max(map(len, shown)) <= columns
+        assert sum(line.startswith("query: ") for line in shown) == 7
+        assert sum(line.split()[-1:] == ["text"] for line in shown) == 1
+        assert sum(any(text in line for text in DOCUMENTS) for line in shown if line.startswith(" ")) == 14
+    assert shown[-1] == "trust unknown: not calibrated"
+
+
+def test_many_queries_that_find_nothing_say_so_each(texts, tmp_path):
+    (tmp_path / "q.txt").write_text("\n".join(DOCUMENTS[:7]))
+    shown = invoke("search", texts, "--queries", tmp_path / "q.txt", "--where", "lang=none").stdout.splitlines()
+    assert shown == [line for text in DOCUMENTS[:7] for line in (f"query: {text}", "I don't know: nothing was found")]
 
 
 def test_why_nothing_is_calibrated_is_told_once_and_in_one_voice(index, files):

@@ -17,6 +17,7 @@ try:
     from typer.core import TyperGroup
 
     from normwise import __version__, cli_calibrate, cli_concepts, cli_index, cli_inspect, cli_simulate, cli_streams, cli_tables, cli_work
+    from normwise.cli_two_files import TwoFilesCommand
     from normwise.core.errors import InputError, WorkError
 except KeyboardInterrupt:
     # Loading takes a noticeable time, and whoever stops the command in it wants no traceback.
@@ -174,7 +175,7 @@ def train(
     cli_work.do(context, work, show, as_json=as_json, resume_with=f"{command} --resume")
 
 
-@app.command(epilog="Example: normwise evaluate --vectors queries.npy documents.npy --qrels qrels.tsv")
+@app.command(cls=TwoFilesCommand, epilog="Example: normwise evaluate --vectors queries.npy documents.npy --qrels qrels.tsv")
 def evaluate(
     context: typer.Context,
     model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,

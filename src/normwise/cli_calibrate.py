@@ -10,6 +10,7 @@ import typer
 
 from normwise import cli_work
 from normwise.cli_tables import show_rows, stdout_console
+from normwise.cli_two_files import TwoFilesCommand
 from normwise.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _METRICS = ("ece", "brier", "nll", "auroc", "aurc", "e_aurc", "nauc")
 
 def mount(app: typer.Typer) -> None:
     """Add the command `calibrate` to an app."""
-    app.command("calibrate", epilog=_EXAMPLE)(calibrate)
+    app.command("calibrate", cls=TwoFilesCommand, epilog=_EXAMPLE)(calibrate)
 
 
 def calibrate(
@@ -97,6 +98,8 @@ def calibrate(
         "unanswerable": unanswerable,
         "limit_queries": limit_queries,
         "limit_candidates": limit_candidates,
+        "index": index,
+        "url": url,
         "seed": seed,
         "out": out,
         "save": not no_save,
@@ -109,10 +112,12 @@ def calibrate(
             raise InputError("--overwrite replaces an earlier page at --report: give one, or leave it out")
         if data is None:
             raise InputError("calibrate needs --data with judged queries: a built-in set, a BEIR folder or a file of named columns")
-        found = _of_vectors(vectors, data, similarity, shared, idle={"--model": model, "--index": index, "--url": url}) if vectors else None
-        if found is None:
-            own = {"index": index, "url": url, "trust_remote_code": trust_remote_code}
-            found = _of_model(model, data, similarity, shared | own)
+        if vectors is None:
+            found = _of_model(model, data, similarity, shared | {"trust_remote_code": trust_remote_code})
+        elif model is not None:
+            raise InputError("--vectors calibrates bare vectors: leave --model out, or leave --vectors out")
+        else:
+            found = _of_vectors(vectors, data, similarity, shared)
         for note in found.notes:
             cli_work.say(f"note: {note}")
         return found
@@ -120,12 +125,7 @@ def calibrate(
     cli_work.do(context, work, show_calibration, as_json=as_json)
 
 
-def _of_vectors(
-    vectors: tuple[Path, Path], data: str, similarity: str | None, shared: dict[str, Any], *, idle: dict[str, Any]
-) -> CalibrationReport:
-    given = [name for name, value in idle.items() if value is not None]
-    if given:
-        raise InputError(f"--vectors calibrates bare vectors: leave {' and '.join(given)} out, or leave --vectors out")
+def _of_vectors(vectors: tuple[Path, Path], data: str, similarity: str | None, shared: dict[str, Any]) -> CalibrationReport:
     if similarity is None:
         raise InputError("--vectors needs --similarity: cosine, dot, query_normalized or candidate_normalized, as they are to be scored")
     from normwise.workflows.calibrate import calibrate_vectors

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,9 +12,18 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from normwise.core.records import Evaluation, Interval, MetricTable, Record, TrainResult
+    from normwise.core.search_records import Hit
+    from normwise.workflows.search_result import SearchResult
 
 _PLAIN_WIDTH = 160
 _NO_LIMIT = 10**6
+_SHOWN = 80
+# More queries than these share one head line: a frame around each is more frame than hits.
+_FEW_QUERIES = 5
+# Longer cells do not make a column wide for all; a text that has less room than this gets a line of its own.
+_WIDEST, _LEAST_TEXT, _MARGIN = 32, 24, "  "
+# Of format characters those that letters and emoji are joined with; the others turn the direction of text, or hide.
+_JOINERS = frozenset({"\u200c", "\u200d"})
 
 
 def stdout_console() -> Console:
@@ -88,6 +99,120 @@ def show_rows(title: str, rows: Iterable[Mapping[str, Any]]) -> None:
     for row in rows:
         table.add_row(*(_named_text(name, value) for name, value in row.items()))
     stdout_console().print(table)
+
+
+def show_hits(result: SearchResult) -> None:
+    """Show the hits of each query, and what holds for all queries once, at the end."""
+    if len(result) <= _FEW_QUERIES:
+        _show_in_tables(result)
+    else:
+        _show_in_lines(result)
+    if result.verdict and len(result):
+        stdout_console().print(f"verdict: {result.verdict}")
+
+
+def verdict_line(hits: Sequence[Hit], *, once: str = "") -> str:
+    """What the first hit of a query comes to: an answer, none, or hits that nobody has calibrated.
+
+    Args:
+        hits: of one query.
+        once: what is told elsewhere, for all queries, and left out here.
+
+    Example:
+        >>> verdict_line([])
+        "I don't know: nothing was found"
+    """
+    if not hits:
+        return "I don't know: nothing was found"
+    first = hits[0]
+    known = "" if first.probability is None else f" (probability {first.probability:.3g})"
+    reason = _without(first.reason, once)
+    if first.abstain:
+        return f"I don't know{known}: {reason}"
+    return f"answer{known}: {reason}" if known else reason
+
+
+def _show_in_tables(result: SearchResult) -> None:
+    """A table per query, and what its first hit comes to above it."""
+    console = stdout_console()
+    for row in range(len(result)):
+        hits = result.hits(row)
+        console.print(_query_line(result, row))
+        console.print(verdict_line(hits, once=result.why_not_calibrated))
+        if hits:
+            show_rows("", _hit_rows(hits))
+
+
+def _show_in_lines(result: SearchResult) -> None:
+    """One head line, then a line per query and per hit, and each reason once: for many queries."""
+    console, hits = stdout_console(), result.all_hits()
+    rows = _hit_rows(hits)
+    cells = [[_named_text(name, value) for name, value in row.items()] for row in rows]
+    head = list(rows[0]) if rows else []
+    lines = iter(_aligned([head, *cells], with_text="text" in head, width=console.width))
+    shown = [next(lines)] if rows else []
+    for row in range(len(result)):
+        shown.append(_query_line(result, row))
+        shown += islice(lines, int(result.counts[row])) if result.counts[row] else [verdict_line([])]
+    trust = [each[head.index("trust")] for each in cells]
+    reasons = dict.fromkeys((word, _without(hit.reason, result.why_not_calibrated)) for word, hit in zip(trust, hits, strict=True))
+    for line in (*shown, *(f"trust {word}: {reason}" for word, reason in reasons)):
+        console.print(line, soft_wrap=True)
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, with_text: bool, width: int) -> list[str]:
+    """Rows as lines whose cells stand below each other; a text at the end gets what room is left, or a line of its own."""
+    from rich.cells import cell_len
+
+    fixed = [row[:-1] if with_text else row for row in rows]
+    widths = [min(_WIDEST, max(map(cell_len, column))) for column in zip(*fixed, strict=True)]
+    room = width - len(_MARGIN) - sum(widths) - 2 * len(widths)
+    lines = []
+    for row, cells in zip(rows, fixed, strict=True):
+        line = _MARGIN + "  ".join(cell + " " * (size - cell_len(cell)) for cell, size in zip(cells, widths, strict=True))
+        if with_text:
+            line += f"  {_cut(row[-1], room)}" if room >= _LEAST_TEXT else f"\n{2 * _MARGIN}{_cut(row[-1], width - 2 * len(_MARGIN))}"
+        lines.append("\n".join(each.rstrip() for each in line.splitlines()))
+    return lines
+
+
+def _cut(text: str, room: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= room else f"{set_cell_size(text, max(room - 3, 0)).rstrip()}..."
+
+
+def _query_line(result: SearchResult, row: int) -> str:
+    asked = result.query(row)
+    return f"query: {_plain(asked)}" if isinstance(asked, str) else f"query {asked}"
+
+
+def _without(reason: str, once: str) -> str:
+    """A reason without what is told once elsewhere."""
+    return reason.removesuffix(f": {once}") if once else reason
+
+
+def _hit_rows(hits: Sequence[Hit]) -> list[dict[str, Any]]:
+    """The cells of hits, the same columns for all of them: the first row of a table names its columns."""
+    with_text = any(hit.text is not None for hit in hits)
+    return [_hit_row(hit, with_text=with_text) for hit in hits]
+
+
+def _hit_row(hit: Hit, *, with_text: bool) -> dict[str, Any]:
+    unknown = hit.probability is None
+    row: dict[str, Any] = {"rank": hit.rank, "id": _plain(hit.id), "score": hit.score, "norm": hit.norm}
+    row["probability"] = "–" if unknown else hit.probability
+    row["trust"] = "unknown" if unknown and not hit.abstain else not hit.abstain
+    if with_text:
+        line = _plain(hit.text or "")
+        row["text"] = line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."
+    return row
+
+
+def _plain(text: str) -> str:
+    """The text on one line, with U+FFFD for what a terminal would obey rather than show."""
+    line = " ".join(text.split())
+    return "".join("\ufffd" if unicodedata.category(letter) in ("Cc", "Cf") and letter not in _JOINERS else letter for letter in line)
 
 
 def _show_metrics(console: Console, first_column: str, rows: list[tuple[str, MetricTable]]) -> None:

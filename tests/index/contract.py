@@ -5,7 +5,8 @@ import pytest
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
-from normwise.index.contents import check_contents, texts_hash, vectors_hash
+from normwise.index.contents import check_contents, texts_hash
+from normwise.index.row_hashes import vectors_hash
 
 SIMILARITIES = tuple(Similarity)
 
@@ -165,7 +166,7 @@ class IndexContract:
     def test_other_float_types(self, build, dtype):
         vectors, queries = mixed(40, 8, seed=18).astype(dtype), mixed(4, 8, seed=19).astype(dtype)
         index = build(Similarity.DOT, names(40), vectors)
-        assert index.manifest.corpus_vectors == vectors_hash(check_contents(names(40), vectors.astype(np.float32)))
+        assert index.manifest.corpus_vectors == vectors_hash(names(40), vectors)
         self.check(index.search(queries, k=5), queries, names(40), vectors, Similarity.DOT, k=5)
 
     def test_no_query_at_all(self, build):
@@ -200,7 +201,7 @@ class IndexContract:
             np.vstack([vectors[kept], vectors[2:3] * 2]),
             texts=[texts[row] for row in kept] + ["fresh"],
         )
-        assert index.manifest.corpus_vectors == vectors_hash(wanted)
+        assert index.manifest.corpus_vectors == vectors_hash(wanted.ids, wanted.vectors)
         assert index.manifest.corpus_texts == texts_hash(wanted)
         assert index.manifest.candidates == len(index) == 11
         assert index.texts(["new", "d3"]) == ["fresh", "text 3"]

@@ -5,11 +5,11 @@ import pytest
 from contract import all_scores, mixed, names
 from psycopg import sql
 
+from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError, WorkError
 from normwise.core.index_config import IndexConfig
 from normwise.core.similarity import Similarity
 from normwise.index.build import build_index
-from normwise.index.contents import check_contents, vectors_hash
 from normwise.index.opening import open_index
 from normwise.index.pgvector_sql import Layout, check_dimensions, check_name, search_statement, settings_for
 from normwise.index.row_hashes import row_hashes, sum_hashes
@@ -252,7 +252,8 @@ def test_additions_of_others_are_seen(make, tmp_path, table_name):
 def test_row_hashes_add_up_to_the_hash_of_the_corpus():
     vectors = mixed(9, 5, seed=15)
     vectors[2, 1] = -0.0
-    whole = vectors_hash(check_contents(names(9), vectors))
+    plain = (vectors + 0.0).astype("<f4")
+    whole = contents_hash((name, row.tobytes()) for name, row in zip(names(9), plain, strict=True))
     assert sum_hashes(row.tobytes() for row in row_hashes(names(9), vectors)) == whole
 
 

@@ -289,7 +289,7 @@ def test_missing_and_damaged_side_files(folder):
 
 
 def test_a_model_that_normalizes_is_read_before_it_does_with_a_warning():
-    with pytest.warns(UserWarning, match="Normalize module, which makes every norm 1, was left out"):
+    with pytest.warns(UserWarning, match="norms are those before its Normalize module"):
         own = Encoder.load("all-MiniLM-L6-v2", device="cpu")
     assert own.similarity is Similarity.COSINE
     assert own.contract.base_model == "sentence-transformers/all-MiniLM-L6-v2"

@@ -62,7 +62,7 @@ def test_the_table_marks_the_chosen_one_and_tells_why_another_is_out():
         update={"calibrators": (row("logistic"), row("norm_reranking", words="ranks no better than length does"))}
     )
     words = Reader(render_calibration(report)).words
-    assert "Logisticchosenscore and margin" in words
+    assert "Logisticchosenscore, margin, and entropy" in words
     assert "ranks no better than length does" in words
 
 

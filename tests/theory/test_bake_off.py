@@ -209,13 +209,13 @@ def test_what_the_data_do_not_allow_is_left_out_with_the_reason():
     setting = Setting(None, lengths_at_search=False)
     world = judged(seed=0, count=1000, lengths=False)
     field, left_out = entrants(world, setting)
-    assert "the temperature that the model was trained with is not known" in left_out["softmax"]
+    assert "the training temperature is not known" in left_out["softmax"]
     assert "neither lengths nor frequencies" in left_out["logistic_controls"]
     assert "isotonic" in [each.name for each in field]
-    assert "isotonic stands in its place" in left_out["beta"]
+    assert "isotonic stands in from" in left_out["beta"]
     field, left_out = entrants(world.subset(np.arange(999)), setting)
     assert "beta" in [each.name for each in field]
-    assert "1,000 queries, 999 came" in left_out["isotonic"]
+    assert "1,000 fit queries, 999 came" in left_out["isotonic"]
     field, left_out = entrants(judged(seed=0, depth=1), setting)
     assert "one hit per query" in left_out["temperature"]
     flat = replace(world, hits=replace(world.hits, query_norms=np.ones(1000), hit_norms=np.ones((1000, 12))))

@@ -1,6 +1,7 @@
 """The command that a refusal prints is one that a shell and `normwise calibrate` read back as it was meant."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -30,7 +31,7 @@ def test_files_with_blanks_are_two_files():
     files = shlex.join(("/a b/it's Q.npy", "/a b/D.npy"))
     found = parsed(calibrate_command(vectors_source(files, "dot"), data="/a b", index="an index/"))
     assert [str(path) for path in found["vectors"]] == ["/a b/it's Q.npy", "/a b/D.npy"]
-    assert (found["similarity"], str(found["out"]), found["index"]) == ("dot", "an index/calibration.json", None)
+    assert (found["similarity"], str(found["out"]), found["index"]) == ("dot", "an index/calibration.json", Path("an index/"))
 
 
 @pytest.mark.parametrize("files", ["", "vectors", "one.npy", "an 'open quote", "a b c"])
@@ -43,4 +44,4 @@ def test_the_address_of_a_server_belongs_to_an_index_that_is_searched():
     options = {"--url": ADDRESS}
     assert parsed(calibrate_command(model_source("m"), data="set", index="idx", options=options))["url"] == ADDRESS
     assert "--url" not in calibrate_command(model_source("m"), data="set", options=options)
-    assert "--url" not in calibrate_command(vectors_source("q.npy d.npy", "dot"), data="set", index="idx", options=options)
+    assert parsed(calibrate_command(vectors_source("q.npy d.npy", "dot"), data="set", index="idx", options=options))["url"] == ADDRESS

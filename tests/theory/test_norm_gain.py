@@ -7,6 +7,7 @@ import pytest
 from bake_off_worlds import judged
 
 from normwise.core.errors import InputError
+from normwise.core.records import Interval
 from normwise.theory import bake_off_training, norm_gain
 from normwise.theory.bake_off_entrants import Setting
 from normwise.theory.bake_off_training import Training
@@ -39,9 +40,38 @@ def test_a_norm_that_tells_right_from_wrong_lowers_every_figure_and_shuffled_it_
         assert found[metric].ci_low > 0.0
         assert found[metric].words.startswith("the norm helped: it lowers ")
     assert found["e_aurc"].controls == ("score", "margin", "entropy", "query length", "hit length")
-    assert found["e_aurc"].words.endswith("beside curves of score, margin, entropy, query length, hit length")
+    assert found["e_aurc"].words.endswith(", beyond what curves of score, margin, entropy, query length, hit length tell")
     assert found[NULL].ci_low <= 0.0
     assert found[NULL].delta < 0.2 * found["e_aurc"].delta
+
+
+@pytest.mark.parametrize(
+    ("low", "mean", "high", "words"),
+    [
+        (0.001, 0.0012, 0.002, "the norm helped: it lowers E-AURC by 0.0012, interval 0.0010 to 0.0020, beyond what curves of score tell"),
+        (-0.002, -0.0012, -0.001, "the norm did not help, it made things worse: it raises E-AURC by 0.0012, interval 0.0010 to 0.0020,"),
+        (-0.004, -0.0012, 0.0002, "did not help by as much as 5% of E-AURC: it raises E-AURC by 0.0012, interval -0.0002 to 0.0040,"),
+        (
+            -0.004,
+            0.0012,
+            0.9,
+            "whether the norm helps cannot be told at this size: it lowers E-AURC by 0.0012, interval -0.0040 to 0.9000,",
+        ),
+        (None, -0.0012, None, "cannot be told, since all test queries are one cluster: it raises E-AURC by 0.0012, beyond what"),
+        (-0.00004, -0.00001, 0.00003, "it raises E-AURC by 0.0000, interval 0.0000 to 0.0000,"),
+        (0.0, 0.0, 0.0, "the norm did not help: it leaves E-AURC as it was, beyond what curves of score tell"),
+    ],
+)
+def test_no_word_speaks_of_a_negative_lowering(low, mean, high, words):
+    found = Interval(mean=mean, ci_low=low, ci_high=high)
+    said = norm_gain._gain("e_aurc", found, ("score", "query length"), idle=False, least=0.01).words
+    assert words.replace("of score tell", "of score, query length tell") in said
+    assert "by -" not in said
+    assert "+" not in said
+    # The record keeps the sign of its definition: what the figure falls by.
+    assert norm_gain._gain("e_aurc", found, ("score",), idle=False, least=0.01).delta == mean
+    null = norm_gain._gain(NULL, found, (), idle=False, least=0.0).words
+    assert f"know nothing, {'raise' if mean < 0 else 'lower'} E-AURC by 0.00" in null
 
 
 def test_chance_is_rarely_praised_and_the_interval_covers_zero(monkeypatch):
@@ -93,7 +123,7 @@ def test_queries_without_a_direction_are_left_out_and_none_left_says_so():
     assert norm_gains(fitted, zeroed, seed=0) == norm_gains(fitted, test.subset(~dead), seed=0)
     nobody = norm_gains(fitted, zeroed.subset(dead), seed=0)
     assert [each.delta for each in nobody] == [None] * 3
-    assert "no test query has a direction" in nobody[0].words
+    assert nobody[0].words == "whether the norm helps cannot be told: no test query has a direction"
 
 
 def test_one_cluster_has_a_gain_and_no_interval():

@@ -60,7 +60,7 @@ def test_chance_voids_a_threshold_that_passed_and_says_that_nothing_is_gained():
     said = verdict(CHANCE, threshold, target=0.5, confidence_level=LEVEL, queries=500, right=400)
     assert said.label == "no-usable-threshold"
     assert "does not tell right hits from wrong ones (AUROC 0.51, interval 0.46 to 0.56, where 0.5 is chance)" in said.text
-    assert "precision 0.8 on 500 test queries, which meets 0.5 already; nothing is gained" in said.text
+    assert "precision of 0.8 on 500 test queries, which meets 0.5 already; nothing is gained" in said.text
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_chance_voids_a_threshold_that_passed_and_says_that_nothing_is_gained():
         (Interval(mean=0.5, ci_low=None, ci_high=None), "is 0.5 and has no interval (all probabilities may be equal"),
         (Interval(mean=0.56, ci_low=0.5, ci_high=0.6), "interval 0.5 to 0.6"),
         (Interval(mean=0.56, ci_low=0.49996, ci_high=0.6), "interval 0.49996 to 0.6"),
-        (Interval(mean=0.4, ci_low=0.3, ci_high=0.45), "the wrong way round (AUROC 0.4, interval 0.3 to 0.45, below 0.5)"),
+        (Interval(mean=0.4, ci_low=0.3, ci_high=0.45), "ranks wrong hits above right ones (AUROC 0.4, interval 0.3 to 0.45, below 0.5)"),
     ],
 )
 def test_every_way_to_tell_nothing_is_named(interval, words):
@@ -92,16 +92,16 @@ def test_one_class_tells_nothing_whatever_the_interval(right, words):
 def test_where_no_coverage_is_certain_the_words_say_what_it_takes(queries, words):
     said = verdict(GOOD, None, target=0.95, confidence_level=LEVEL, queries=queries, right=queries // 2)
     assert said.label == "no-usable-threshold"
-    assert "no threshold shows a precision of 0.95 with 90% confidence" in said.text
+    assert "for a precision of 0.95 exists on these data: no threshold shows it with 90% confidence" in said.text
     assert words in said.text
 
 
 @pytest.mark.parametrize(
     ("passing", "words"),
     [
-        (0.6, "On the queries that fitted, 0.6 would have passed: a guess, to be tested on fresh queries"),
-        (0.95, "On the queries that fitted, 0.95 would have passed: the two parts disagree"),
-        (None, "On the queries that fitted, no target down to 0.5 would have passed either."),
+        (0.6, "On the fit queries, a target precision of 0.6 would have passed: a guess, to be tested on fresh queries"),
+        (0.95, "On the fit queries, a target precision of 0.95 would have passed: fit and test queries disagree"),
+        (None, "On the fit queries, no target precision down to 0.5 would have passed either."),
     ],
 )
 def test_what_the_queries_of_the_fit_would_have_passed_is_told_as_a_guess(passing, words):
@@ -112,7 +112,7 @@ def test_what_the_queries_of_the_fit_would_have_passed_is_told_as_a_guess(passin
 
 def test_a_probability_that_tells_nothing_gets_no_guess():
     said = verdict(CHANCE, None, target=0.95, confidence_level=LEVEL, queries=500, right=250, passing=0.6)
-    assert "queries that fitted" not in said.text
+    assert "would have passed" not in said.text
 
 
 @pytest.mark.parametrize("target", [0.95, 0.83])

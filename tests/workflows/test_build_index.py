@@ -223,6 +223,50 @@ def test_known_ids_are_refused_before_anything_is_encoded(tmp_path, monkeypatch)
         add_to_index(tmp_path / "index", data=folder)
 
 
+@pytest.fixture
+def filtered(tmp_path):
+    """An index of a model whose candidates have metadata; the model is gone."""
+    folder = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"year": row, "lang": "de"}})
+    build_index(tmp_path / "index", model=save_encoder(tmp_path / "model"), data=folder)
+    (tmp_path / "model").rename(tmp_path / "gone")
+    return tmp_path / "index"
+
+
+def test_documents_without_metadata_are_refused_before_the_model_is_opened_with_the_way_out(filtered, tmp_path):
+    (tmp_path / "new.jsonl").write_text('{"_id": "n0", "text": "red cat"}\n{"_id": "n1", "text": "blue dog"}\n')
+    told = (
+        r"metadata are missing in .*new\.jsonl, and the candidates of the index have some \(lang, year\): give data like corpus\.jsonl, "
+        r'with "metadata": \{"lang": \.\.\., "year": \.\.\.\} on each line; nothing was added'
+    )
+    with pytest.raises(InputError, match=told):
+        add_to_index(filtered, data=tmp_path / "new.jsonl")
+
+
+def test_the_way_out_for_documents_without_metadata_leads_out(filtered, tmp_path):
+    lines = (f'{{"_id": "n{row}", "text": "red cat", "metadata": {{"lang": "en", "year": {row}}}}}\n' for row in range(2))
+    (tmp_path / "new.jsonl").write_text("".join(lines))
+    assert add_to_index(filtered, data=tmp_path / "new.jsonl", model=tmp_path / "gone").changed == 2
+
+
+def test_vectors_for_an_index_with_texts_and_metadata_need_both(tmp_path):
+    corpus = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"year": row}})
+    build_index(tmp_path / "index", vectors=mixed_vectors(27), data=corpus, similarity="dot")
+    with pytest.raises(InputError, match="keeps a text for every vector: give data too, a file like corpus.jsonl"):
+        add_to_index(tmp_path / "index", vectors=mixed_vectors(1), ids=["new"])
+    (tmp_path / "new.jsonl").write_text('{"_id": "n0", "text": "red cat"}\n')
+    with pytest.raises(InputError, match=r"metadata are missing in .*new\.jsonl, .*\(year\): give data like corpus\.jsonl"):
+        add_to_index(tmp_path / "index", vectors=mixed_vectors(1), data=tmp_path / "new.jsonl")
+
+
+def test_metadata_for_an_index_without_are_left_out_and_that_is_said(tmp_path):
+    build_index(tmp_path / "index", vectors=mixed_vectors(), similarity="dot")
+    new = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"year": row, "lang": "de"}} if row else {})
+    report = add_to_index(tmp_path / "index", vectors=mixed_vectors(27), data=new)
+    (note,) = report.notes
+    assert note.startswith(f"metadata of {new} (lang, year) are left out, since the index was built without: build it again")
+    assert report.manifest.metadata_keys == ()
+
+
 def test_ids_are_those_of_a_corpus_never_its_texts(tmp_path):
     corpus = write_corpus(tmp_path / "set") / "corpus.jsonl"
     build_index(tmp_path / "index", vectors=mixed_vectors(27), ids=corpus, similarity="dot")

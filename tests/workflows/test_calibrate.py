@@ -22,7 +22,8 @@ from normwise.workflows.calibrate import calibrate, calibrate_vectors, checked_s
 from normwise.workflows.calibrate_data import load_asked
 from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
 from normwise.workflows.calibrate_fit import ndcg
-from normwise.workflows.calibrate_material import AskHow, ask_index
+from normwise.workflows.calibrate_index import ask_index
+from normwise.workflows.calibrate_material import AskHow
 
 KEYS = {"queries", "signals", "calibrators", "chosen", "norm_gain", "threshold", "verdict"}
 
@@ -272,7 +273,7 @@ def test_relevance_without_any_sense_has_no_usable_threshold(tmp_path):
     assert found.verdict.label == "no-usable-threshold"
     assert found.threshold is None
     assert json.loads(found.to_json())["threshold"] is None
-    assert "queries that fitted" not in found.verdict.text
+    assert "would have passed" not in found.verdict.text
 
 
 def test_a_target_out_of_reach_says_what_the_fit_would_have_passed(folder):
@@ -280,7 +281,7 @@ def test_a_target_out_of_reach_says_what_the_fit_would_have_passed(folder):
     assert found.verdict.label == "no-usable-threshold"
     assert found.precision_target == 0.998
     assert found.verdict.text.startswith("No usable threshold for a precision of 0.998 exists on these data: ")
-    assert re.search(r"On the queries that fitted, 0\.\d+ would have passed: a guess, to be tested on fresh queries", found.verdict.text)
+    assert re.search(r"On the fit queries, a target precision of 0\.\d+ would have passed: a guess, to be", found.verdict.text)
 
 
 def test_few_answers_are_a_note(tmp_path):
@@ -293,8 +294,8 @@ def test_the_choice_says_when_the_simplest_is_the_best_too(saved):
     notes = "\n".join(saved[0].notes)
     eligible = {row.name: row.cv_nll for row in saved[0].calibrators if row.eligible}
     assert ("and itself the best" in notes) == (saved[0].chosen == min(eligible, key=eligible.get))
-    assert "the temperature that the model was trained with is not known" in notes
-    assert "(temperature scaling fits its own)" in notes
+    assert "the training temperature is not known" in notes
+    assert "temperature scaling fits its own" in notes
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_asking_rates_are_a_control_that_cannot_be_chosen(tmp_path):
 
 def test_calibration_and_page_need_two_files(folder, tmp_path):
     with pytest.raises(InputError, match="is to hold the calibration and the page: give --out and --report different names"):
-        run(folder, out=tmp_path / "one.html", report=tmp_path / "a" / ".." / "one.html")
+        run(folder, out=tmp_path / "one.json", report=tmp_path / "a" / ".." / "one.json")
 
 
 def test_a_calibration_of_bare_vectors_knows_its_files_from_any_folder(folder, tmp_path, monkeypatch):

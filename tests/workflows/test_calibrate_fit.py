@@ -1,11 +1,13 @@
-"""What may be asked of a calibration: refused before any work, in words, and kept as plain numbers."""
+"""What may be asked of a calibration: refused before any work, in words, and kept as plain numbers; and what is said of the choice."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from normwise.core.errors import InputError
+from normwise.workflows import calibrate_fit
 from normwise.workflows.calibrate_fit import Goal
 
 
@@ -37,3 +39,10 @@ def test_numbers_of_other_libraries_become_plain_ones():
     goal = Goal(precision=np.float32(0.75), confidence=np.float64(0.9999), seed=np.int64(3))
     assert (goal.precision, goal.confidence, goal.seed) == (0.75, 0.9999, 3)
     assert type(goal.precision) is type(goal.confidence) is float
+
+
+def test_those_left_out_for_one_reason_share_it():
+    left_out = {"a": "no norms", "b": "too few", "c": "no norms"}
+    notes = calibrate_fit._choice_notes(SimpleNamespace(words="x: the best", left_out=left_out))
+    assert notes == ["the bake-off chose x: the best", "left out of the bake-off: a, c (no norms); b (too few)"]
+    assert calibrate_fit._choice_notes(SimpleNamespace(words="x", left_out={})) == ["the bake-off chose x"]

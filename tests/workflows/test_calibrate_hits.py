@@ -87,9 +87,7 @@ def test_lengths_counts_and_shuffled_norms_stand_beside_the_hits():
     candidates[7] = 0.0
     found, _ = search_vectors(queries, candidates, asked, similarity=Similarity.DOT, depth=None)
     norms = np.linalg.norm(candidates.astype(np.float64), axis=1)
-    judged = judge_hits(
-        found, asked, similarity=Similarity.DOT, query_lengths=np.arange(9), candidate_lengths=np.arange(40) + 1.0, candidate_norms=norms
-    )
+    judged = judge_hits(found, asked, similarity=Similarity.DOT, query_lengths=np.arange(9), candidate_lengths=np.arange(40) + 1.0)
     assert np.array_equal(judged.hits.hit_lengths, found.rows + 1.0)
     assert np.array_equal(judged.hits.hit_frequency, found.rows)
     assert np.array_equal(judged.priors["frequency"], np.log1p(found.rows))
@@ -159,6 +157,23 @@ def test_an_exact_index_gives_what_the_search_gives(hidden):
     np.testing.assert_allclose(there.scores, here.scores, rtol=1e-5)
     assert np.array_equal(there.lengths, there.rows)
     assert judge_hits(there, asked, similarity=Similarity.DOT).hits.hit_lengths is not None
+
+
+@pytest.mark.parametrize("depth", [2, 7, None])
+def test_shuffled_norms_are_those_of_the_found_and_the_same_with_an_exact_index_of_any_order(depth):
+    queries, candidates, asked = world()
+    turned = np.random.default_rng(3).permutation(40)
+    index = ListIndex(candidates[turned], ids=[asked.judged.corpus.ids[row] for row in turned])
+    found = [search_index(queries, index, asked, depth=depth)[0]]
+    found.append(search_vectors(queries, candidates, asked, similarity=Similarity.DOT, depth=depth)[0])
+    there, here = (judge_hits(each, asked, similarity=Similarity.DOT, seed=4).priors["permuted norm"] for each in found)
+    # An index may keep norms in float32.
+    np.testing.assert_allclose(there, here, rtol=1e-6, atol=1e-6)
+    weights = dict(zip(found[1].rows.ravel().tolist(), here.ravel().tolist(), strict=True))
+    norms = np.linalg.norm(candidates.astype(np.float64), axis=1)[list(weights)]
+    np.testing.assert_allclose(np.sort(list(weights.values())), np.sort(np.log(norms)))
+    other = judge_hits(found[1], asked, similarity=Similarity.DOT, seed=5).priors["permuted norm"]
+    assert not np.allclose(here, other)
 
 
 def test_candidates_that_the_data_do_not_know_are_wrong_hits():

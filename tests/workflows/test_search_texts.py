@@ -71,12 +71,14 @@ def test_queries_of_the_self_test_are_few_and_drawn(model, corpus):
     assert encoded_queries(encoder, vectors, documents, seed=0, batch_size=64) is vectors
 
 
-def test_another_model_is_refused(index, tmp_path, model, corpus):
+def test_another_model_is_refused(index, tmp_path, model):
     other = save_encoder(tmp_path / "other", seed=1)
     with Searcher.open(index, model=other) as searcher, pytest.raises(InputError, match=r"was built with .*model.* is another model"):
         searcher.search(["red cat"])
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"_id": "new", "text": "red cat"}\n')
     with pytest.raises(InputError, match="is another model"):
-        add_to_index(index, model=other, data=corpus)
+        add_to_index(index, model=other, data=new)
     moved = shutil.copytree(model, tmp_path / "moved")
     with Searcher.open(index, model=moved) as searcher:
         assert len(searcher.search(["red cat"], k=2).hits(0)) == 2

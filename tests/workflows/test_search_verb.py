@@ -142,8 +142,10 @@ def test_without_a_calibration_nothing_is_claimed(index):
 
 def test_without_a_threshold_every_hit_abstains(index):
     with Searcher.open(index, calibration=calibration_for(index, usable=False)) as searcher:
-        hits = searcher.search(QUERIES[:1], k=2).hits(0)
-    assert all(hit.abstain and hit.reason.startswith("no usable threshold exists") for hit in hits)
+        found = searcher.search(QUERIES[:1], k=2)
+    hits = found.hits(0)
+    assert found.verdict == "as the test says"
+    assert all(hit.abstain and hit.reason == "no usable threshold exists on the queries this was calibrated on" for hit in hits)
     assert 0.0 < hits[0].probability < 1.0
     assert hits[1].probability is None
 
@@ -217,6 +219,8 @@ def test_a_calibration_for_something_else_is_refused_when_named_and_left_out_whe
         assert searcher.why_not_calibrated.startswith(f"{folder / 'calibration.json'}: this calibration does not hold here: ")
         assert searcher.why_not_calibrated.count("does not hold here") == 1
         assert "normwise calibrate" in searcher.why_not_calibrated
+        first = ", where a search of the index finds it, once corpus.jsonl and qrels of the data are up to date with the index: normwise"
+        assert (first in searcher.why_not_calibrated) == ("corpus" in words)
         hits = searcher.search(QUERIES[:1], k=1).hits(0)
     assert hits[0].probability is None
     assert words in hits[0].reason

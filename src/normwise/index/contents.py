@@ -11,7 +11,6 @@ from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
 from normwise.index.checks import Value, check_ids, check_length, check_lengths, check_matrix, check_metadata, check_range, check_strings
-from normwise.index.row_hashes import row_hashes, sum_hashes
 from normwise.theory.directions import exact_norms, normalize
 
 
@@ -157,11 +156,6 @@ def texts_hash(contents: Contents, *, start: str | None = None, take_away: bool 
         return None
     pairs = ((name, text.encode("utf-8")) for name, text in zip(contents.ids, contents.texts, strict=True))
     return contents_hash(pairs, start=start, take_away=take_away)
-
-
-def vectors_hash(contents: Contents) -> str:
-    """The order-free hash of (id, float32 vector, little-endian) pairs."""
-    return sum_hashes(map(bytes, row_hashes(contents.ids, contents.vectors)))
 
 
 def _check_presence(known: Known | None, **given: object) -> None:

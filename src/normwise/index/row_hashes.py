@@ -12,6 +12,20 @@ from normwise.theory.directions import row_chunks
 _SIZE = 1 << 256
 
 
+def vectors_hash(ids: Sequence[str], vectors: np.ndarray) -> str:
+    """Return the corpus hash of vectors: that of (id, float32 vector, little-endian) pairs in any order.
+
+    Args:
+        ids: N names.
+        vectors: (N, D) raw vectors, hashed as float32.
+
+    Example:
+        >>> vectors_hash(["a", "b"], np.eye(2)) == vectors_hash(["b", "a"], np.eye(2)[::-1])
+        True
+    """
+    return sum_hashes(map(bytes, row_hashes(ids, vectors)))
+
+
 def row_hashes(ids: Sequence[str], vectors: np.ndarray) -> np.ndarray:
     """Return the corpus hash of each row by itself; those of a corpus add up to its own (`sum_hashes`).
 

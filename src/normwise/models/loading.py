@@ -141,7 +141,7 @@ def load_plain(name: str, *, revision: str | None = None, device: str | None = N
     if load_file_path(target, CONTRACT_FILE, revision=revision) is None:
         notes += [*adopt_prompts(st), *_fit_positions(st)]
     if normalized := strip_normalize(st):
-        notes.append("its Normalize module, which makes every norm 1, was left out: norms are those before it")
+        notes.append("norms are those before its Normalize module")
     if has_normalize(st):
         notes.append("a Normalize module before the last map stays, since it is part of what the model computes")
     if bare:

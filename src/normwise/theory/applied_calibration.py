@@ -20,7 +20,7 @@ class Applied:
         probabilities: (B, K) that each hit is relevant; NaN where nobody knows.
         zero: (B, K) whether the hit or its query is a zero vector.
         threshold: what was certified, if anything was.
-        verdict: why there is no threshold, if there is none.
+        verdict: why there is no threshold, if there is none; no reason repeats it.
     """
 
     order: np.ndarray
@@ -48,11 +48,13 @@ class Applied:
     def reason(self, query: int, place: int) -> str:
         """Return in words why the hit at that place is answered with or abstained on; equal cases share one text.
 
+        Where no threshold exists it says only that: why is the same for every hit, and `verdict` tells it once.
+
         Example:
             >>> one = np.array([[0.9]])
             >>> none = VerdictRecord(label="no-usable-threshold", text="no order of these answers is better than chance")
             >>> Applied(np.array([0]), one, one < 0, None, none).reason(0, 0)
-            'no usable threshold exists on the queries this was calibrated on: no order of these answers is better than chance'
+            'no usable threshold exists on the queries this was calibrated on'
         """
         return self._texts[self._cases[query, place]]
 
@@ -81,7 +83,7 @@ class Applied:
             f"probability is below {limit}",
             "zero vector: it has no direction, so no similarity says anything",
             "no probability is known: too few hits after the first were judged of both kinds",
-            f"no usable threshold exists on the queries this was calibrated on: {self.verdict.text}",
+            "no usable threshold exists on the queries this was calibrated on",
         )
 
 

@@ -77,9 +77,9 @@ def entrants(judged: JudgedHits, setting: Setting) -> tuple[tuple[Entrant, ...],
     bases = tuple(each for each in found if not each.barred and each.reranks_by is None and each.name != "softmax")
     monotone = "isotonic" if len(judged) >= ISOTONIC_LEAST else "beta"
     if monotone == "beta":
-        left_out["isotonic"] = f"isotonic needs {ISOTONIC_LEAST:,} queries, {len(judged):,} came: a beta map stands in its place"
+        left_out["isotonic"] = f"needs {ISOTONIC_LEAST:,} fit queries, {len(judged):,} came; beta stands in"
     else:
-        left_out["beta"] = f"with {ISOTONIC_LEAST:,} queries or more isotonic stands in its place"
+        left_out["beta"] = f"isotonic stands in from {ISOTONIC_LEAST:,} fit queries on"
     found.append(Entrant(monotone, lambda training: _monotone(training, monotone, bases)))
     return tuple(found), left_out
 
@@ -120,10 +120,7 @@ def _softmax_entrants(judged: JudgedHits, setting: Setting) -> dict[str, Entrant
     known = {"query length": hits.query_lengths, "query frequency": hits.query_frequency}
     controls = tuple(name for name, values in known.items() if values is not None)
     found: dict[str, Entrant | str] = {
-        "softmax": (
-            "the temperature that the model was trained with is not known, so the softmax at that temperature is left out "
-            "(temperature scaling fits its own)"
-        ),
+        "softmax": ("the training temperature is not known; temperature scaling fits its own"),
         "temperature": Entrant("temperature", lambda training: TemperatureCalibrator.fit(training.rows)),
         "norm_temperature": "the norms of all queries are equal",
         "norm_temperature_controls": "neither lengths nor frequencies of queries are known",

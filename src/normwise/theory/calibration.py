@@ -135,6 +135,9 @@ class Calibration(Record):
             differing.append(f"the depth is {now.depth} hits per query, and this one reads {self.depth_needed}")
         if differing:
             way = "Fit one for what is at hand" + (", where a search of the index finds it" if index is not None else "")
+            # The command names the data of the last fit, which know nothing of a later change.
+            stale = index is not None and corpus is not None
+            way += ", once corpus.jsonl and qrels of the data are up to date with the index" if stale else ""
             command = self._remedy(now, index, model, addressed)
             raise InputError(f"this calibration does not hold here: {'; '.join(differing)}. {way}: {command}")
 
@@ -183,11 +186,11 @@ class Calibration(Record):
         options = {name: value for name, value in self.options.items() if name not in idle}
         options |= {"--url": ADDRESS} if addressed else {}
         data = self.data_name
-        if now.model == "vectors" == then.model and now.search == "exact":
+        if now.model == "vectors" == then.model:
             # Files have as many rows as the corpus that they were fitted on: for another one they are other files.
             changed = _corpus_problem(now, then) is not None
             source, data = vectors_source("" if changed else self.model_name, now.similarity), "" if changed else data
-        elif now.model == "vectors" and now.search == "exact":
+        elif now.model == "vectors":
             source = vectors_source("", now.similarity)
         else:
             source = model_source(model or (self.model_name if then.model != "vectors" else ""))

@@ -26,7 +26,7 @@ def calibrate_command(
         source: what is calibrated: of `model_source` or `vectors_source`.
         data: judged queries; "" where nobody knows which.
         index: folder of the index that is searched later: what it returns is calibrated on, and the calibration goes to where a
-            search of it looks first. Bare vectors are searched exactly, and only the second holds for them.
+            search of it looks first.
         precision: named where it is not the default, as is `confidence`.
         confidence: see `precision`.
         options: further options with their values, "" for one that takes none; "--url" belongs to a searched index.
@@ -36,12 +36,11 @@ def calibrate_command(
         "normwise calibrate --model 'my model' --data set --index idx --out idx/calibration.json --precision 0.8"
     """
     parts = ["normwise", "calibrate", *source, "--data", data or "DATA"]
-    searched = ["--index", index] if index is not None and source[0] == "--model" else []
     if index is not None:
-        parts += [*searched, "--out", f"{index.rstrip('/') or index}/calibration.json"]
+        parts += ["--index", index, "--out", f"{index.rstrip('/') or index}/calibration.json"]
     parts += ["--precision", repr(precision)] if precision != PRECISION else []
     parts += ["--confidence", repr(confidence)] if confidence != CONFIDENCE else []
-    named = {name: value for name, value in (options or {}).items() if searched or name != "--url"}
+    named = {name: value for name, value in (options or {}).items() if index is not None or name != "--url"}
     given = (part for name, value in named.items() for part in ((name, value) if value else (name,)))
     return shlex.join([*parts, *given])
 

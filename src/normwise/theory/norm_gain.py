@@ -14,7 +14,6 @@ from normwise.core.shapes import Bool, Float
 from normwise.theory.bake_off_entrants import Setting, known_controls, norms_vary
 from normwise.theory.bake_off_training import Training, clipped_log_losses, nearest_hits, tuned_penalty
 from normwise.theory.bootstrap import SAMPLES, cluster_mean_interval
-from normwise.theory.claims import span
 from normwise.theory.hit_lists import HitLists, JudgedHits
 from normwise.theory.logistic_calibrator import LogisticCalibrator
 from normwise.theory.norm_confidence import LEAST_SHARE, excess_aurc_gain
@@ -219,35 +218,48 @@ class _Pair:
 
 
 def _gain(metric: str, found: Interval, controls: tuple[str, ...], *, idle: bool, least: float) -> NormGain:
-    held = f"beside curves of {', '.join(controls)}"
-    if not any("length" in control for control in controls):
-        held += "; lengths are not known, so length is not controlled"
-    words = _null_words(found) if metric == NULL else f"{_said(metric, found, idle=idle, least=least)} {held}"
+    words = _null_words(found) if metric == NULL else _said(_WORDS[metric], found, controls, idle=idle, least=least)
     return NormGain(metric=metric, delta=found.mean, ci_low=found.ci_low, ci_high=found.ci_high, controls=controls, words=words)
 
 
-def _said(metric: str, found: Interval, *, idle: bool, least: float) -> str:
+def _said(name: str, found: Interval, controls: tuple[str, ...], *, idle: bool, least: float) -> str:
     """Whether the norm helped, in words; a gain that certainly stays below `least` is none."""
-    name = _WORDS[metric]
     if idle:
         return f"the norm did not help: all norms are equal, so that they cannot change {name}"
     if found.mean is None:
-        return "whether the norm helps cannot be told: no test query has a direction;"
+        return "whether the norm helps cannot be told: no test query has a direction"
+    held = f", beyond what curves of {', '.join(controls)} tell"
+    if not any("length" in control for control in controls):
+        held += "; lengths are not known, so length is not controlled"
+    moved = f"it {_moved(found, 'lowers', 'raises', name)}{held}"
     if found.ci_low is None or found.ci_high is None:
-        return f"whether the norm helps cannot be told: all test queries are one cluster; it lowers {name} by {found.mean:+.4f}"
+        return f"whether the norm helps cannot be told, since all test queries are one cluster: {moved}"
     if found.ci_low > 0.0:
-        return f"the norm helped: it lowers {name} by {span(found)}"
+        return f"the norm helped: {moved}"
     if found.ci_high < 0.0:
-        return f"the norm did not help, it made things worse: it lowers {name} by {span(found)}"
+        return f"the norm did not help, it made things worse: {moved}"
     if found.ci_low == found.ci_high:
-        return f"the norm did not help: it leaves {name} as it was"
+        return f"the norm did not help: it leaves {name} as it was{held}"
     if found.ci_high < least:
-        return f"the norm did not help by as much as {LEAST_SHARE:.0%} of {name}: it lowers it by {span(found)}"
-    return f"whether the norm helps cannot be told at this size: it lowers {name} by {span(found)}"
+        return f"the norm did not help by as much as {LEAST_SHARE:.0%} of {name}: {moved}"
+    return f"whether the norm helps cannot be told at this size: {moved}"
 
 
 def _null_words(found: Interval) -> str:
-    shuffled = f"a check: shuffled norms, which know nothing, lower E-AURC by {span(found)}"
+    shuffled = f"a check: shuffled norms, which know nothing, {_moved(found, 'lower', 'raise', _WORDS[NULL])}"
     if found.ci_low is None or found.ci_high is None or found.ci_low <= 0.0:
         return shuffled
     return f"{shuffled}, more than chance should allow; distrust a gain of this size"
+
+
+def _moved(found: Interval, lowers: str, raises: str, name: str) -> str:
+    """By how much a figure falls or rises: the amount is never negative, and an end of the interval below 0 is the other way."""
+    if found.mean is None:
+        return f"{lowers} {name} by an undefined amount"
+    verb, sign = (raises, -1.0) if found.mean < 0.0 else (lowers, 1.0)
+    text = f"{verb} {name} by {abs(found.mean):.4f}"
+    if found.ci_low is None or found.ci_high is None:
+        return text
+    # Adding 0 takes the sign off a zero.
+    low, high = sorted(round(sign * end, 4) + 0.0 for end in (found.ci_low, found.ci_high))
+    return f"{text}, interval {low:.4f} to {high:.4f}"

@@ -170,7 +170,7 @@ def _untold(auroc: Interval, *, queries: int, right: int) -> str | None:
         return f"the AUROC of the probability is {auroc.mean:.3g} and has no interval ({cause})"
     if auroc.ci_high < 0.5:
         figures = f"AUROC {auroc.mean:.3g}, interval {auroc.ci_low:.3g} to {apart(auroc.ci_high, 0.5)[0]}, below 0.5"
-        return f"the probability has the order the wrong way round ({figures})"
+        return f"the probability ranks wrong hits above right ones ({figures})"
     if auroc.ci_low <= 0.5:
         figures = f"AUROC {auroc.mean:.3g}, interval {apart(auroc.ci_low, 0.5)[0]} to {auroc.ci_high:.3g}, where 0.5 is chance"
         return f"the probability does not tell right hits from wrong ones ({figures})"
@@ -178,11 +178,15 @@ def _untold(auroc: Interval, *, queries: int, right: int) -> str | None:
 
 
 def _gain(target: float, *, queries: int, right: int) -> str:
-    precision = f"Answering every query has precision {right / queries:.3g} on {queries:,} test queries"
+    precision = _all_answered(queries=queries, right=right)
     if right >= target * queries:
         return f"{precision}, which meets {target:g} already; nothing is gained by abstaining on this probability."
     step = "What would help: other signals, or more test queries where the interval is wide."
     return f"{precision}, and abstaining on this probability is not known to raise it to {target:g}. {step}"
+
+
+def _all_answered(*, queries: int, right: int) -> str:
+    return f"Answering every query gives a precision of {right / queries:.3g} on {queries:,} test queries"
 
 
 def _not_certain(target: float, confidence_level: float, *, queries: int, right: int) -> str:
@@ -190,21 +194,18 @@ def _not_certain(target: float, confidence_level: float, *, queries: int, right:
     few = f"; {queries:,} test queries are too few for that" if queries < least else ""
     level = f"{100.0 * confidence_level:.4g}%"
     return (
-        f"no threshold shows a precision of {target:g} with {level} confidence, however few are answered. Answering every query has "
-        f"precision {right / queries:.3g} on {queries:,} test queries. What would help: more test queries (it takes at least {least:,} "
-        f"answered ones without an error{few}), or a lower target."
+        f"no threshold shows it with {level} confidence, however few queries are answered. {_all_answered(queries=queries, right=right)}. "
+        f"What would help: more test queries (it takes at least {least:,} answered ones without an error{few}), or a lower target."
     )
 
 
 def _diagnosis(target: float, passing: float | None) -> str:
     if passing is None:
-        return f"On the queries that fitted, no target down to {min(target, TARGETS[-1]):g} would have passed either."
+        return f"On the fit queries, no target precision down to {min(target, TARGETS[-1]):g} would have passed either."
+    passed = f"On the fit queries, a target precision of {passing:g} would have passed"
     if passing == target:
-        return f"On the queries that fitted, {target:g} would have passed: the two parts disagree, and more test queries would decide."
-    return (
-        f"On the queries that fitted, {passing:g} would have passed: a guess, to be tested on fresh queries, since trying several "
-        "targets on the same test queries spends the confidence."
-    )
+        return f"{passed}: fit and test queries disagree, and more test queries would decide."
+    return f"{passed}: a guess, to be tested on fresh queries, since trying several targets on the same test queries spends the confidence."
 
 
 def _usable(threshold: ThresholdRecord, *, queries: int) -> str:

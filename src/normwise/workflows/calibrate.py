@@ -24,10 +24,10 @@ from normwise.theory.signals import SIGNALS
 from normwise.workflows.calibrate_data import Asked, load_asked
 from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
 from normwise.workflows.calibrate_fit import Goal, fit_calibration
+from normwise.workflows.calibrate_index import ask_index, ask_index_vectors
 from normwise.workflows.calibrate_material import (
     AskHow,
     Material,
-    ask_index,
     ask_model,
     ask_vectors,
     known_temperature,
@@ -109,10 +109,7 @@ def calibrate(
     if trust_remote_code:
         typed["--trust-remote-code"] = ""
     output = _Output(place, report, typed, time.monotonic())
-    if url is not None and index is None:
-        raise InputError("url is the address of an index's server: name its folder with index, or leave url out")
-    if index is not None and limit_candidates is not None:
-        raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
+    _check_index(index, url, limit_candidates)
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     encoder, notes = open_encoder(model, trust_remote_code=trust_remote_code)
     how = AskHow(known_temperature(encoder, temperature), depth, seed, batch_size, progress)
@@ -141,6 +138,8 @@ def calibrate_vectors(
     unanswerable: float | None = None,
     limit_queries: int | None = None,
     limit_candidates: int | None = None,
+    index: str | Path | None = None,
+    url: str | None = None,
     seed: int = 0,
     out: str | Path | None = None,
     save: bool = True,
@@ -162,8 +161,10 @@ def calibrate_vectors(
         unanswerable: see `precision`.
         limit_queries: see `precision`.
         limit_candidates: see `precision`.
+        index: folder of an index of the same candidate vectors and ids, built without a model; else see `precision`.
+        url: see `precision`.
         seed: see `precision`.
-        out: file for the calibration; None writes none.
+        out: file for the calibration; None writes `calibration.json` into `index`, or none.
         save: see `precision`.
         report: see `precision`.
         overwrite: see `precision`.
@@ -182,14 +183,22 @@ def calibrate_vectors(
     parsed = parse_similarity(similarity)
     check_report(report, overwrite=overwrite)
     typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
-    output = _Output(_place(None, out=out, save=save, report=report), report, typed, time.monotonic())
+    if url is not None:
+        typed["--url"] = ADDRESS
+    output = _Output(_place(None, out=out, save=save, report=report, index=index), report, typed, time.monotonic())
+    _check_index(index, url, limit_candidates)
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
     how = AskHow(temperature, depth, seed)
-    material = ask_vectors((queries, candidates), asked, data, parsed, how)
     # As they are found from any folder: the command that fits it again may be typed in another.
     *files, folder = (str(user_path(path, what="a path").resolve()) for path in (queries, candidates, data))
-    return _finish(material, asked, goal, output, (shlex.join(files), folder))
+    names = shlex.join(files), folder
+    if index is None:
+        return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, names)
+    from normwise.index.opening import open_index
+
+    with closing(open_index(index, url=url)) as opened:
+        return _finish(ask_index_vectors((queries, candidates), opened, asked, data, parsed, how), asked, goal, output, names)
 
 
 def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -270,6 +279,13 @@ def _typed(
 def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:
     report, calibration = fit_calibration(material, asked, goal, model_name=names[0], data_name=names[1])
     return output.write(report, calibration)
+
+
+def _check_index(index: str | Path | None, url: str | None, limit_candidates: int | None) -> None:
+    if url is not None and index is None:
+        raise InputError("url is the address of an index's server: name its folder with index, or leave url out")
+    if index is not None and limit_candidates is not None:
+        raise InputError("limit_candidates cuts a corpus, and an index holds what it holds: leave one of them out")
 
 
 def _cut_notes(asked: Asked, limit: int | None) -> list[str]:

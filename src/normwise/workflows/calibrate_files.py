@@ -38,7 +38,8 @@ def choose_place(model: str | None, *, out: str | Path | None, save: bool, index
         The place. The model's card gets a section only where the calibration lies beside it.
 
     Raises:
-        InputError: something else than a calibration of ours stands there, or the place cannot be written.
+        InputError: the file's name does not end in .json, something else than a calibration of ours stands there, or the place
+            cannot be written.
     """
     if not save:
         if out is not None:
@@ -49,10 +50,13 @@ def choose_place(model: str | None, *, out: str | Path | None, save: bool, index
     notes = []
     if out is None and not beside and index is not None:
         out = user_path(index, what="index") / CALIBRATION_FILE
-        notes.append(f"the calibration goes to {out}, where a search of this index looks first, since the model is no folder of yours")
+        why = "" if model is None else ", since the model is no folder of yours"
+        notes.append(f"the calibration goes to {out}, where a search of this index looks first{why}")
     if out is None and not beside:
         return Place(None, None, ("the calibration was not saved, since there is no model folder to put it in: name a file with --out",))
     file = user_path(out, what="out") if out is not None else Path(str(folder)) / CALIBRATION_FILE
+    if file.suffix.lower() != ".json" and kind_of(file) != "folder":
+        raise InputError(f"{file} is to hold the calibration, which is JSON: give --out a name that ends in .json")
     check_new_place(file)
     if (kind := kind_of(file)) is not None:
         _check_ours(file, kind=kind)

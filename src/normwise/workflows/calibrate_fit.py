@@ -290,5 +290,9 @@ def _zero_notes(judged: JudgedHits, test: np.ndarray, kept: np.ndarray) -> list[
 
 
 def _choice_notes(found: BakeOff) -> list[str]:
-    missing = [f"{name}: {reason}" for name, reason in found.left_out.items()]
-    return [f"chosen: {found.words}", *(["left out of the bake-off: " + "; ".join(missing)] if missing else [])]
+    """What was chosen, and who took no part: those with the same reason together, as it is as often one of the data as of their own."""
+    alike: dict[str, list[str]] = {}
+    for name, reason in found.left_out.items():
+        alike.setdefault(reason, []).append(name)
+    missing = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in alike.items())
+    return [f"the bake-off chose {found.words}", *([f"left out of the bake-off: {missing}"] if missing else [])]

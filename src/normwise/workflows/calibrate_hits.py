@@ -140,7 +140,6 @@ def judge_hits(
     similarity: Similarity,
     query_lengths: np.ndarray | None = None,
     candidate_lengths: np.ndarray | None = None,
-    candidate_norms: np.ndarray | None = None,
     seed: int = 0,
 ) -> JudgedHits:
     """Judge hits, and put beside them what is known of queries and candidates.
@@ -151,12 +150,11 @@ def judge_hits(
         similarity: what the scores are.
         query_lengths: (B,) token or word counts.
         candidate_lengths: (N,) those of the corpus; an index's own come before them.
-        candidate_norms: (N,) of the whole corpus, to permute; None permutes those of the candidates that were found.
         seed: of the permutation.
 
     Returns:
         Hit lists with judgements. Priors are log norm, log(1 + length), log(1 + training count) where known, and the log norm
-        of another candidate drawn without replacement.
+        of another of the candidates found, drawn without replacement: the same from an exact index as without one.
 
     Raises:
         InputError: no score is large enough, or one is too large, to be told from others in float32.
@@ -178,7 +176,7 @@ def judge_hits(
         query_frequency=asked.frequency,
         hit_frequency=frequency,
     )
-    priors = {"norm": _log_norms(found.hit_norms), "permuted norm": _log_norms(_permuted(found, candidate_norms, seed=seed))}
+    priors = {"norm": _log_norms(found.hit_norms), "permuted norm": _log_norms(_permuted(found, asked, seed=seed))}
     counts = {"length": lengths, "frequency": frequency}
     priors |= {name: np.log1p(values) for name, values in counts.items() if values is not None}
     return JudgedHits(hits, relevant_hits(rows, asked), asked.clusters, asked.answerable, priors)
@@ -270,14 +268,17 @@ def _under(similarity: Similarity, scores: np.ndarray, query_norms: np.ndarray) 
     return scores
 
 
-def _permuted(found: Searched, norms: np.ndarray | None, *, seed: int) -> np.ndarray:
-    random = np.random.default_rng([seed, 5])
-    if norms is not None:
-        return norms[random.permutation(norms.size)][found.rows]
+def _permuted(found: Searched, asked: Asked, *, seed: int) -> np.ndarray:
+    # An index tells the norms of what it finds and of nothing else, so those alone are shuffled without one, too; in the order of
+    # ids, so that a corpus that an index keeps in another order is shuffled alike.
     keys = found.rows if found.names is None else found.names.astype(str)
-    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    unique, first, place = np.unique(keys, return_index=True, return_inverse=True)
     known = found.hit_norms.reshape(-1)[first]
-    return known[random.permutation(known.size)][place].reshape(found.rows.shape)
+    ids = unique if found.names is not None else np.array([asked.judged.corpus.ids[row] for row in unique.tolist()])
+    order = np.argsort(ids)
+    shuffled = np.empty_like(known)
+    shuffled[order] = known[order][np.random.default_rng([seed, 5]).permutation(known.size)]
+    return shuffled[place].reshape(found.rows.shape)
 
 
 def _check_scores(scores: np.ndarray, similarity: Similarity) -> None:

@@ -1,4 +1,4 @@
-"""What a calibration is made from: a model, an index or bare vectors, each asked the judged queries once."""
+"""What a calibration is made from: a model or bare vectors, each asked the judged queries once in an exact search."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.similarity import Similarity
 from normwise.data.texts import printable
 from normwise.data.vectors import load_vectors
-from normwise.index.row_hashes import row_hashes, sum_hashes
-from normwise.theory.directions import exact_norms
+from normwise.index.row_hashes import vectors_hash
 from normwise.theory.hit_lists import JudgedHits
 from normwise.workflows.calibrate_data import Asked, rows_in_folder
-from normwise.workflows.calibrate_hits import Searched, judge_hits, search_index, search_vectors
+from normwise.workflows.calibrate_hits import Searched, judge_hits, search_vectors
 from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
-    from normwise.index.protocol import Index
     from normwise.models.encoder import Encoder
 
 VECTORS = "vectors"
-_WORDS_COUNTED = (
+WORDS_COUNTED = (
     "lengths are words between blanks, for want of a tokenizer: they serve as controls, and no confidence that reads them can be chosen"
 )
 
@@ -110,7 +108,6 @@ def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
         similarity=encoder.similarity,
         query_lengths=text_lengths(encoder, judged.queries),
         candidate_lengths=text_lengths(encoder, judged.corpus.texts),
-        candidate_norms=exact_norms(candidates, name="candidates"),
         seed=how.seed,
     )
     return Material(
@@ -127,74 +124,6 @@ def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
     )
 
 
-def ask_index(encoder: Encoder, index: Index, asked: Asked, how: AskHow) -> Material:
-    """Encode queries, and search an index as it answers in use.
-
-    Raises:
-        InputError: the index holds vectors of another model, or scores by another similarity.
-    """
-    from normwise.models.fingerprint import model_fingerprint
-
-    manifest, own = index.manifest, model_fingerprint(encoder)
-    notes = []
-    if manifest.similarity != encoder.similarity.value:
-        raise InputError(
-            f"the index scores by {manifest.similarity}, and {encoder.name} by {encoder.similarity.value}: build the index again with the "
-            "model, or name the one it was built with"
-        )
-    if manifest.model == VECTORS:
-        notes.append("the index does not tell which model its vectors are of, so nothing checked that they are of this one")
-    elif manifest.model != own:
-        called = f" ({manifest.model_name})" if manifest.model_name else ""
-        raise InputError(
-            f"the index holds vectors of another model{called} than {encoder.name}: build it again with this model, or name that one"
-        )
-    judged = asked.judged
-    queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
-    found, more = search_index(queries, index, asked, depth=how.depth)
-    unknown = int(np.count_nonzero(found.rows[:, 0] < 0))
-    if unknown == len(judged):
-        raise InputError(
-            "no first hit of the index is in the corpus of the data: their ids must be the same; build the index from these data"
-        )
-    if unknown:
-        notes.append(f"{unknown:,} of {len(judged):,} first hits are not in the corpus of the data, and count as wrong")
-    hits = judge_hits(
-        found,
-        asked,
-        similarity=encoder.similarity,
-        query_lengths=text_lengths(encoder, judged.queries),
-        candidate_lengths=text_lengths(encoder, judged.corpus.texts),
-        seed=how.seed,
-    )
-
-    def describe(row: int, place: int) -> tuple[str, str]:
-        name = str(found.names[row, place]) if found.names is not None else ""
-        at = int(found.rows[row, place])
-        return name, judged.corpus.texts[at] if at >= 0 else index.texts([name])[0] or ""
-
-    return Material(
-        name=printable(encoder.name),
-        judged=hits,
-        found=found,
-        similarity=encoder.similarity,
-        temperature=how.temperature,
-        fingerprint=Fingerprint(
-            model=own,
-            similarity=manifest.similarity,
-            search=manifest.search_kind,
-            candidates=found.candidates,
-            corpus_texts=manifest.corpus_texts,
-            corpus_vectors=manifest.corpus_vectors,
-            depth=found.depth,
-        ),
-        lengths_at_search=found.lengths is not None,
-        describe=describe,
-        vectors=None,
-        notes=(*notes, *more),
-    )
-
-
 def ask_vectors(
     files: tuple[str | Path, str | Path],
     asked: Asked,
@@ -207,6 +136,39 @@ def ask_vectors(
     Raises:
         InputError: row counts differ from those files, a value is not finite, or widths differ; the message names the file.
     """
+    queries, candidates = given_vectors(files, asked, data)
+    try:
+        found, notes = search_vectors(queries, candidates, asked, similarity=similarity, depth=how.depth)
+    except InputError as error:
+        raise InputError(f"{error} (queries: {files[0]}, candidates: {files[1]})") from None
+    hits = judge_hits(
+        found,
+        asked,
+        similarity=similarity,
+        query_lengths=word_counts(asked.judged.queries),
+        candidate_lengths=word_counts(asked.judged.corpus.texts),
+        seed=how.seed,
+    )
+    return Material(
+        name=name_of(files),
+        judged=hits,
+        found=found,
+        similarity=similarity,
+        temperature=how.temperature,
+        fingerprint=_fingerprint_of(VECTORS, similarity, found, asked, candidates),
+        lengths_at_search=False,
+        describe=_from_corpus(found, asked),
+        vectors=(queries, candidates),
+        notes=(*notes, WORDS_COUNTED),
+    )
+
+
+def given_vectors(files: tuple[str | Path, str | Path], asked: Asked, data: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read bare vectors of queries and candidates, and put their rows in the order of `asked`.
+
+    Raises:
+        InputError: as `ask_vectors`.
+    """
     query_rows, corpus_rows, query_count, corpus_count = rows_in_folder(asked, data)
     all_queries, all_candidates = load_vectors(files[0]), load_vectors(files[1])
     swapped = (all_queries.shape[0], all_candidates.shape[0]) == (corpus_count, query_count) != (query_count, corpus_count)
@@ -217,32 +179,17 @@ def ask_vectors(
     ):
         if vectors.shape[0] != count:
             raise InputError(f"{file} has {vectors.shape[0]:,} rows, and {Path(data) / name} has {count:,}{hint}")
-    queries, candidates = np.asarray(all_queries[query_rows]), np.asarray(all_candidates[corpus_rows])
-    try:
-        found, notes = search_vectors(queries, candidates, asked, similarity=similarity, depth=how.depth)
-    except InputError as error:
-        raise InputError(f"{error} (queries: {files[0]}, candidates: {files[1]})") from None
-    hits = judge_hits(
-        found,
-        asked,
-        similarity=similarity,
-        query_lengths=_words(asked.judged.queries),
-        candidate_lengths=_words(asked.judged.corpus.texts),
-        candidate_norms=exact_norms(candidates, name="candidates"),
-        seed=how.seed,
-    )
-    return Material(
-        name=printable(f"{Path(files[0]).name} x {Path(files[1]).name}"),
-        judged=hits,
-        found=found,
-        similarity=similarity,
-        temperature=how.temperature,
-        fingerprint=_fingerprint_of(VECTORS, similarity, found, asked, candidates),
-        lengths_at_search=False,
-        describe=_from_corpus(found, asked),
-        vectors=(queries, candidates),
-        notes=(*notes, _WORDS_COUNTED),
-    )
+    return np.asarray(all_queries[query_rows]), np.asarray(all_candidates[corpus_rows])
+
+
+def name_of(files: tuple[str | Path, str | Path]) -> str:
+    """What a report calls two files of bare vectors."""
+    return printable(f"{Path(files[0]).name} x {Path(files[1]).name}")
+
+
+def word_counts(texts: Sequence[str]) -> np.ndarray:
+    """(N,) words between blanks of each text."""
+    return np.array([len(text.split()) for text in texts], dtype=np.float64)
 
 
 def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: Asked, candidates: np.ndarray) -> Fingerprint:
@@ -253,7 +200,7 @@ def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: 
         search="exact",
         candidates=found.candidates,
         corpus_texts=contents_hash((name, text.encode("utf-8")) for name, text in zip(corpus.ids, corpus.texts, strict=True)),
-        corpus_vectors=sum_hashes(map(bytes, row_hashes(corpus.ids, candidates))),
+        corpus_vectors=vectors_hash(corpus.ids, candidates),
         depth=found.depth,
     )
 
@@ -266,7 +213,3 @@ def _from_corpus(found: Searched, asked: Asked) -> Callable[[int, int], tuple[st
         return corpus.ids[at], corpus.texts[at]
 
     return describe
-
-
-def _words(texts: Sequence[str]) -> np.ndarray:
-    return np.array([len(text.split()) for text in texts], dtype=np.float64)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.search_records import IndexReport
-from normwise.data.documents import Documents, read_documents
+from normwise.data.documents import Documents, Scalar, read_documents
 from normwise.data.opening import user_path
 from normwise.data.texts import printable
 from normwise.index.opening import open_index
@@ -53,7 +54,8 @@ def add_to_index(
         The index as it is now.
 
     Raises:
-        InputError: as `build_index`; another model than the index's; an id that is there already. Nothing is added then.
+        InputError: as `build_index`; another model than the index's; an id that is there already; documents without metadata for an
+            index that has some. Nothing is added then.
     """
     start = time.perf_counter()
     with _opened(index, url=url) as opened:
@@ -61,21 +63,24 @@ def add_to_index(
         if vectors is not None:
             if opened.manifest.model != UNKNOWN or model is not None:
                 raise InputError(f"{index} was built with a model, which encodes what joins it: give data, and leave vectors out")
+            if opened.manifest.has_texts and data is None:
+                raise InputError(f"{index} keeps a text for every vector: give data too, a file like corpus.jsonl with a line for each row")
             rows = given_rows(vectors, ids=ids, data=data)
+            left_out = _check_keys(opened, rows.metadata, source="vectors" if data is None else str(data))
             _add(opened, rows)
             opened.save()
-            return report_index(opened, index, changed=len(rows.ids), notes=rows.notes, started=start)
+            return report_index(opened, index, changed=len(rows.ids), notes=(*rows.notes, *left_out), started=start)
         if data is None:
             raise InputError("nothing to add: give data, or vectors for an index of bare vectors")
         if ids is not None:
             raise InputError("ids are of bare vectors; documents bring their own: leave ids out")
         documents = read_documents(data)
+        left_out = _check_new(opened, documents)
         encoder, notes = encoder_of(opened.manifest, model, index=str(index))
-        _check_new(opened, documents)
         with encoded_rows(encoder, documents, batch_size=batch_size) as rows:
             _add(opened, rows)
         opened.save()
-        return report_index(opened, index, changed=len(documents), notes=(*notes, *rows.notes), started=start)
+        return report_index(opened, index, changed=len(documents), notes=(*notes, *rows.notes, *left_out), started=start)
 
 
 def delete_from_index(index: str | Path, ids: str | Path | Sequence[str], *, url: str | None = None) -> IndexReport:
@@ -120,7 +125,7 @@ def report_index(index: Index, folder: str | Path, *, changed: int = 0, notes: S
     Args:
         index: the index.
         folder: where it lies.
-        changed: how many candidates came or went.
+        changed: how many candidates were added, or deleted.
         notes: what a person should know.
         started: when the work began, by `time.perf_counter`.
     """
@@ -173,12 +178,29 @@ def _check_savable(index: Index, folder: str | Path) -> None:
         check_not_current(user_path(folder, what="index"))
 
 
-def _check_new(index: Index, documents: Documents) -> None:
-    """Refuse before long encoding what an embedded index would refuse after it."""
+def _check_new(index: Index, documents: Documents) -> tuple[str, ...]:
+    """Refuse, before a model is opened, what an index would refuse after long encoding; notes of what is left out."""
+    left_out = _check_keys(index, documents.metadata, source=documents.source)
     check = getattr(index, "check_new", None)
     if check is not None:
         with naming(documents.source):
             check(documents.ids, texts=documents.texts, metadata=documents.metadata if index.manifest.metadata_keys else None)
+    return left_out
+
+
+def _check_keys(index: Index, metadata: Sequence[Mapping[str, Scalar]] | None, *, source: str) -> tuple[str, ...]:
+    """Refuse documents without metadata for an index that has some: no filter would ever find them; notes of what is left out."""
+    keys = index.manifest.metadata_keys
+    if keys and not metadata:
+        way = ", ".join(f"{json.dumps(key, ensure_ascii=False)}: ..." for key in keys)
+        raise InputError(
+            f"metadata are missing in {source}, and the candidates of the index have some ({', '.join(keys)}): give data like "
+            f'corpus.jsonl, with "metadata": {{{way}}} on each line; nothing was added'
+        )
+    if metadata and not keys:
+        came = ", ".join(sorted({key for table in metadata for key in table}))
+        return (f"metadata of {source} ({came}) are left out, since the index was built without: build it again to filter by them",)
+    return ()
 
 
 def _add(index: Index, rows: Rows) -> None:

@@ -103,7 +103,7 @@ class Searched:
     def command(self) -> str:
         """The command that fits a calibration for this index; DATA are judged queries that nobody has named yet."""
         source = model_source(self.model or "")
-        if self.model is None and self.manifest.model == "vectors" and self.manifest.search_kind == "exact":
+        if self.model is None and self.manifest.model == "vectors":
             source = vectors_source("", self.manifest.similarity)
         options = {} if self.at is None else {"--url": ADDRESS}
         return calibrate_command(source, index=self._folder or "INDEX", options=options)

@@ -36,7 +36,8 @@ class SearchResult:
         texts_of: from ids to texts, where the index has them; it must be open when hits are made.
         why_not_calibrated: why no probabilities are there; empty where they are.
         notes: what a person should know of this search.
-        verdict: why no threshold exists, where a calibration has none; the reasons of its hits end with it. Empty elsewhere.
+        verdict: why no threshold exists, where a calibration has none; the reasons of its hits say only that it does not. Empty
+            elsewhere.
     """
 
     ids: np.ndarray
