@@ -184,10 +184,62 @@ def test_an_index_of_other_vectors_or_of_a_model_is_not_calibrated_with_these(fo
     assert not (tmp_path / "right" / "calibration.json").exists()
 
 
+@needs_faiss
+def test_an_index_that_has_changed_since_is_told_to_bring_the_files_up_to_date(folder, tmp_path):
+    index = tmp_path / "index"
+    typed("index", "build", "--vectors", folder / "D.npy", "--data", folder, "--similarity", "cosine", "--out", index)
+    typed("index", "delete", index, "d1", "d2")
+    result = invoke(*of(folder, "--index", index))
+    assert result.exit_code == 2
+    assert "the index holds 148 candidates, and" in result.stderr
+    assert "up to date with the index" in result.stderr
+
+
+@needs_faiss
+def test_the_command_that_builds_an_index_of_these_vectors_can_be_typed(folder, tmp_path, monkeypatch):
+    other = tmp_path / "my D.npy"
+    np.save(other, 1.5 * np.load(folder / "D.npy"))
+    typed("index", "build", "--vectors", folder / "D.npy", "--data", folder, "--similarity", "cosine", "--out", tmp_path / "index")
+    result = invoke("--vectors", folder / "Q.npy", other, "--data", folder, "--similarity", "cosine", "--index", tmp_path / "index")
+    words = shlex.split(result.stderr[result.stderr.rindex("normwise index build") :])
+    monkeypatch.chdir(tmp_path)
+    typed(*words[1:])
+    assert (tmp_path / "NEW-INDEX" / "index.json").is_file()
+
+
+@needs_faiss
+def test_another_codec_of_the_same_vectors_is_another_search(folder, tmp_path):
+    half = np.load(folder / "D.npy")[::2]
+    np.save(tmp_path / "half.npy", half)
+    rest = np.load(folder / "D.npy")[1::2]
+    np.save(tmp_path / "rest.npy", rest)
+    for name, start in (("half", 0), ("rest", 1)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"d{row}\n" for row in range(start, 150, 2)))
+    built = ("--similarity", "cosine", "--storage", "pq")
+    typed("index", "build", "--vectors", folder / "D.npy", "--data", folder, *built, "--out", tmp_path / "one")
+    typed("index", "build", "--vectors", tmp_path / "half.npy", "--ids", tmp_path / "half.txt", *built, "--out", tmp_path / "other")
+    typed("index", "add", tmp_path / "other", "--vectors", tmp_path / "rest.npy", "--ids", tmp_path / "rest.txt")
+    typed("calibrate", *of(folder, "--precision", 0.8, "--index", tmp_path / "one"))
+    asked = ("--vectors", folder / "Q.npy", "--calibration", tmp_path / "one" / "calibration.json", "--json")
+    typed("search", tmp_path / "one", *asked)
+    result = CliRunner().invoke(cli.app, [str(each) for each in ("search", tmp_path / "other", *asked)])
+    assert result.exit_code == 2
+    assert "the kind of search is exact+pq " in result.stderr
+
+
 @pytest.mark.parametrize("verb", ["calibrate", "evaluate"])
-@pytest.mark.parametrize("rest", [[], ["--similarity", "dot"]])
-def test_one_file_of_vectors_is_told_that_two_are_needed(verb, rest):
-    result = CliRunner().invoke(cli.app, [verb, "--vectors", "q.npy", *rest])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--vectors", "q.npy"],
+        ["--vectors", "q.npy", "--similarity", "dot"],
+        ["--vectors=q.npy", "--similarity", "dot"],
+        ["--vectors", "q.npy", "d.npy", "--vectors", "q.npy", "--similarity", "dot"],
+        ["--vectors", "q.npy", "-h"],
+    ],
+)
+def test_one_file_of_vectors_is_told_that_two_are_needed(verb, words):
+    result = CliRunner().invoke(cli.app, [verb, *words])
     assert result.exit_code == 2
     assert "expected two files after it, QUERIES.npy CANDIDATES.npy" in " ".join(result.output.replace("│", " ").split())
 

@@ -13,10 +13,12 @@ class TwoFilesCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse one file before the next option is taken for the other."""
-        if "--vectors" in args:
-            place = args.index("--vectors")
-            files = args[place + 1 : place + 3]
-            if len(files) < 2 or any(file.startswith("--") for file in files):
+        for place, argument in enumerate(args):
+            name, equals, first = argument.partition("=")
+            if name != "--vectors":
+                continue
+            files = [first, *args[place + 1 : place + 2]] if equals else args[place + 1 : place + 3]
+            if len(files) < 2 or any(file.startswith("-") for file in files):
                 raise typer.BadParameter(
                     "expected two files after it, QUERIES.npy CANDIDATES.npy: the vectors of the queries, then those of the candidates",
                     ctx,

@@ -293,3 +293,15 @@ def test_a_server_that_is_down_is_found_before_anything_is_encoded(tmp_path, mon
     with pytest.raises(WorkError, match=words):
         build_index(tmp_path / "index", model=model, data=folder, engine=engine, url=at)
     assert not (tmp_path / "index").exists()
+
+
+def test_documents_that_no_filter_will_find_are_counted_and_metadata_of_another_kind_are_named(tmp_path):
+    corpus = write_corpus(tmp_path / "set", extra=lambda row: {"metadata": {"year": row}})
+    build_index(tmp_path / "index", vectors=mixed_vectors(27), data=corpus, similarity="dot")
+    rows = ('{"_id": "n0", "text": "a", "metadata": {"year": 3}}\n', '{"_id": "n1", "text": "b", "metadata": {"other": 3}}\n')
+    (tmp_path / "new.jsonl").write_text("".join(rows))
+    notes = add_to_index(tmp_path / "index", vectors=mixed_vectors(2), data=tmp_path / "new.jsonl").notes
+    assert any(note.startswith("1 of 2 documents of ") and note.endswith("(year): no filter will find them") for note in notes)
+    (tmp_path / "list.jsonl").write_text('{"_id": "n2", "text": "a", "metadata": {"year": [3]}}\n')
+    with pytest.raises(InputError, match=r"metadata are missing .*; metadata 'year' of 1 rows is no text, number or truth value"):
+        add_to_index(tmp_path / "index", vectors=mixed_vectors(1), data=tmp_path / "list.jsonl")

@@ -1,5 +1,6 @@
 """Queries of a calibration: which splits they come from, how they cluster, which are hidden, what is refused."""
 
+import gzip
 import json
 import re
 
@@ -239,3 +240,20 @@ def test_rows_skip_blank_lines_and_belong_to_the_folder_that_was_read(tmp_path):
     assert count == len(QUERIES)
     with pytest.raises(InputError, match=r"did not come from .*other.*queries\.jsonl"):
         rows_in_folder(asked, tmp_path / "other")
+
+
+def test_a_packed_file_of_queries_is_named_as_it_is(tmp_path):
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels={"test": lines([0, 1])})
+    with gzip.open(tmp_path / "queries.jsonl.gz", "wb") as packed:
+        packed.write((tmp_path / "queries.jsonl").read_bytes())
+    (tmp_path / "queries.jsonl").unlink()
+    assert any("queries.jsonl.gz have no judgement" in note for note in load_asked(tmp_path).notes)
+
+
+def test_a_folder_named_like_a_built_in_set_is_told_how_to_be_named(tmp_path, monkeypatch):
+    write_beir(tmp_path / "python-docs", corpus=CORPUS, queries=QUERIES, qrels={"test": lines(range(4))})
+    monkeypatch.chdir(tmp_path)
+    asked = load_asked("./python-docs")
+    assert rows_in_folder(asked, "./python-docs")[2:] == (10, 12)
+    with pytest.raises(InputError, match=r"python-docs names the built-in set.*write \./python-docs"):
+        rows_in_folder(asked, "python-docs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -22,6 +23,11 @@ class RecallRow(Record):
     effort: Mapping[str, int] = Field(default_factory=dict)
     recall: float
     milliseconds_per_query: float | None = None
+
+
+# What decodes compressed directions, beside the codes themselves.
+_CODEC_FILES = ("scales.npy", "centers.npy", "means.npy", "distances.npy")
+_SHOWN = 12
 
 
 class IndexManifest(Record):
@@ -65,13 +71,23 @@ class IndexManifest(Record):
 
     @property
     def search_kind(self) -> str:
-        """What a calibration is tied to: "exact" for every exhaustive search of whole vectors, else method and storage.
+        """What a calibration is tied to: "exact" for every exhaustive search of whole vectors, else what decides which hits are found.
+
+        That is method, graph and search effort of an approximate search, and storage and the hash of its codec where directions are
+        compressed: another codec decodes the same vectors to other ones.
 
         Example:
             >>> IndexManifest(engine="faiss", method="hnsw", similarity="dot", dimensions=2, candidates=1).search_kind
-            'faiss-hnsw'
+            'faiss-hnsw over inner product'
             >>> IndexManifest(engine="qdrant", method="exact", similarity="dot", dimensions=2, candidates=1).search_kind
             'exact'
         """
-        kind = "exact" if self.method == "exact" else f"{self.engine}-{self.method}"
-        return kind if self.storage == "float32" else f"{kind}+{self.storage}"
+        kind = "exact"
+        if self.method != "exact":
+            effort = "".join(f", {name} {value}" for name, value in sorted(self.effort.items()))
+            kind = f"{self.engine}-{self.method} over {self.graph}{effort}"
+        if self.storage == "float32":
+            return kind
+        codec = "".join(self.files[name] for name in _CODEC_FILES if name in self.files)
+        known = f" {hashlib.sha256(codec.encode()).hexdigest()[:_SHOWN]}" if codec else ""
+        return f"{kind}+{self.storage}{known}"

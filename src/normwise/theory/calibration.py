@@ -125,7 +125,7 @@ class Calibration(Record):
         """
         then = self.fingerprint
         differing = [
-            f"{words} is {_short(getattr(now, name))}, fitted on {_short(getattr(then, name))}"
+            f"{words} is {_named(name, now)}, fitted on {_named(name, then)}"
             for name, words in (("model", "the model"), ("similarity", "the similarity"), ("search", "the kind of search"))
             if getattr(now, name) != getattr(then, name)
         ]
@@ -264,6 +264,11 @@ def _corpus_problem(now: Fingerprint, then: Fingerprint) -> str | None:
         return None
     words = (f"its {name} are {_short(first)}, fitted on {_short(second)}" for name, (first, second) in known.items())
     return f"the corpus differs: {'; '.join(words)}"
+
+
+def _named(name: str, of: Fingerprint) -> str:
+    """Words stay whole, hashes do not."""
+    return _short(of.model) if name == "model" else str(getattr(of, name))
 
 
 def _short(value: str) -> str:

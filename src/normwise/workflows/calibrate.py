@@ -277,7 +277,11 @@ def _typed(
 
 
 def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:
-    report, calibration = fit_calibration(material, asked, goal, model_name=names[0], data_name=names[1])
+    try:
+        report, calibration = fit_calibration(material, asked, goal, model_name=names[0], data_name=names[1])
+    except InputError as error:
+        # What may be why too few came.
+        raise InputError("; ".join([str(error), *asked.unjudged])) from None
     return output.write(report, calibration)
 
 

@@ -45,7 +45,7 @@ class Asked:
     `from_dev` (B,) says which come from a dev split of the data, `hidden` (B,) from which the relevant candidates are kept,
     so that they stand for queries without an answer. `clusters` are those by which queries are split. `popularity` (N,)
     counts how often each candidate is a positive in training, where training repeats positives; `frequency` (B,) how often
-    each query is asked, where the data say so.
+    each query is asked, where the data say so. `unjudged` is the note on queries without a judgement, where there are some.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Asked:
     popularity: np.ndarray | None
     notes: tuple[str, ...]
     frequency: np.ndarray | None = None
+    unjudged: tuple[str, ...] = ()
 
     @property
     def clusters(self) -> np.ndarray:
@@ -113,14 +114,16 @@ def load_asked(
     clusters, note = cluster(judged, own=[part.clusters for part in parts])
     hidden, hidden_note = _hide(judged, unanswerable, seed=seed)
     frequency, frequency_note = _frequency(data, judged)
+    unjudged = _unjudged(data)
     return Asked(
         name=loaded.name,
         judged=replace(judged, clusters=clusters),
         from_dev=np.arange(len(judged)) < (0 if dev is None else len(dev)),
         hidden=hidden,
         popularity=_popularity(loaded, judged),
-        notes=(*loaded.notes, *notes, *_unjudged(data), *note, *hidden_note, *frequency_note),
+        notes=(*loaded.notes, *notes, *unjudged, *note, *hidden_note, *frequency_note),
         frequency=frequency,
+        unjudged=tuple(unjudged),
     )
 
 
@@ -173,6 +176,8 @@ def rows_in_folder(asked: Asked, data: str | Path) -> tuple[np.ndarray, np.ndarr
     Raises:
         InputError: it is no BEIR folder.
     """
+    if str(data) in BUILTIN:
+        raise InputError(f"{data} names the built-in set, which has no files of vectors: for a folder of that name write ./{data}")
     folder = user_path(data, what="data")
     if kind_of(folder) != "folder" or not is_beir(folder):
         raise InputError(
@@ -279,9 +284,9 @@ def _unjudged(data: str | Path | RetrievalData | Judged) -> list[str]:
         return []
     shown = ", ".join(repr(printable(name)) for name in names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
     return [
-        f"{len(names):,} of {count:,} queries of {folder / QUERIES} have no judgement in qrels/train.tsv, dev.tsv or test.tsv and take "
-        f'no part: {shown}; where nothing answers a query, say so in its line, "{NO_ANSWER}": true (see the guide on calibration), and '
-        "judge the others"
+        f"{len(names):,} of {count:,} queries of {beir_file(folder, QUERIES)} have no judgement in qrels/train.tsv, dev.tsv or test.tsv "
+        f'and take no part: {shown}; where nothing answers a query, say so in its line, "{NO_ANSWER}": true (see the guide on '
+        "calibration), and judge the others"
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,10 +68,17 @@ def ask_index_vectors(
         raise InputError(f"the index scores by {manifest.similarity}, and {similarity.value} came: give the similarity of the index")
     queries, candidates = given_vectors(files, asked, data)
     corpus = vectors_hash(asked.judged.corpus.ids, candidates)
-    if manifest.corpus_vectors and manifest.corpus_vectors != corpus:
+    if len(index) != len(candidates):
         raise InputError(
-            f"the index holds other vectors, or other ids, than {files[1]} with the ids of corpus.jsonl: build it from these "
-            f"(normwise index build --vectors {files[1]} --data {data} ...), or give what it was built from"
+            f"the index holds {len(index):,} candidates, and {files[1]} has {len(candidates):,}: bring corpus.jsonl, its qrels and "
+            f"{files[1]} up to date with the index"
+        )
+    if manifest.corpus_vectors and manifest.corpus_vectors != corpus:
+        built = ("--similarity", similarity.value, "--method", manifest.method, "--out", "NEW-INDEX")
+        command = shlex.join(["normwise", "index", "build", "--vectors", str(files[1]), "--data", str(data), *built])
+        raise InputError(
+            f"the index holds other vectors, or other ids, than {files[1]} with the ids of corpus.jsonl: give the files of what it holds "
+            f"now, or build one from these: {command}"
         )
     lengths = word_counts(asked.judged.queries), word_counts(asked.judged.corpus.texts)
     return _asked(queries, index, asked, how, names=(name_of(files), VECTORS), lengths=lengths, notes=[WORDS_COUNTED])

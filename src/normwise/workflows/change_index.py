@@ -66,7 +66,7 @@ def add_to_index(
             if opened.manifest.has_texts and data is None:
                 raise InputError(f"{index} keeps a text for every vector: give data too, a file like corpus.jsonl with a line for each row")
             rows = given_rows(vectors, ids=ids, data=data)
-            left_out = _check_keys(opened, rows.metadata, source="vectors" if data is None else str(data))
+            left_out = _check_keys(opened, rows.metadata, source="vectors" if data is None else str(data), notes=rows.notes)
             _add(opened, rows)
             opened.save()
             return report_index(opened, index, changed=len(rows.ids), notes=(*rows.notes, *left_out), started=start)
@@ -180,7 +180,7 @@ def _check_savable(index: Index, folder: str | Path) -> None:
 
 def _check_new(index: Index, documents: Documents) -> tuple[str, ...]:
     """Refuse, before a model is opened, what an index would refuse after long encoding; notes of what is left out."""
-    left_out = _check_keys(index, documents.metadata, source=documents.source)
+    left_out = _check_keys(index, documents.metadata, source=documents.source, notes=documents.notes)
     check = getattr(index, "check_new", None)
     if check is not None:
         with naming(documents.source):
@@ -188,14 +188,20 @@ def _check_new(index: Index, documents: Documents) -> tuple[str, ...]:
     return left_out
 
 
-def _check_keys(index: Index, metadata: Sequence[Mapping[str, Scalar]] | None, *, source: str) -> tuple[str, ...]:
+def _check_keys(index: Index, metadata: Sequence[Mapping[str, Scalar]] | None, *, source: str, notes: Sequence[str]) -> tuple[str, ...]:
     """Refuse documents without metadata for an index that has some: no filter would ever find them; notes of what is left out."""
     keys = index.manifest.metadata_keys
     if keys and not metadata:
         way = ", ".join(f"{json.dumps(key, ensure_ascii=False)}: ..." for key in keys)
         raise InputError(
             f"metadata are missing in {source}, and the candidates of the index have some ({', '.join(keys)}): give data like "
-            f'corpus.jsonl, with "metadata": {{{way}}} on each line; nothing was added'
+            f'corpus.jsonl, with "metadata": {{{way}}} on each line; nothing was added{"".join(f"; {note}" for note in notes)}'
+        )
+    bare = sum(not set(keys) & set(table) for table in metadata or ()) if keys else 0
+    if bare:
+        return (
+            f"{bare:,} of {len(metadata or ()):,} documents of {source} have none of the keys of the index ({', '.join(keys)}): no "
+            "filter will find them",
         )
     if metadata and not keys:
         came = ", ".join(sorted({key for table in metadata for key in table}))
