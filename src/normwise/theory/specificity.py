@@ -249,7 +249,7 @@ def infonce_candidate_gradients(
         raise InputError(f"positives[{bad[0]}] is {positives[bad[0]]}; expected a row of candidates, 0 to {len(c) - 1}")
     logits = u @ c.T / tau
     rows = np.arange(len(u))
-    excess = np.exp(logits - logsumexp(logits, axis=1, keepdims=True)) if len(u) else logits
+    excess = np.exp(logits - np.asarray(logsumexp(logits, axis=1, keepdims=True))) if len(u) else logits
     # p - 1 at the positive is minus the residual: summed over the others, it keeps its digits where p rounds to 1.
     excess[rows, positives] = 0.0
     excess[rows, positives] = -excess.sum(axis=1)

@@ -1,0 +1,247 @@
+"""From sums over a pool of negatives to estimates: the risk at every k, its limit, what a larger k buys, and their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from normwise.core.errors import InputError
+from normwise.core.shapes import Float, Int
+from normwise.theory.negative_sums import NegativeSums
+
+# Disjoint sets of negatives whose spread tells what the draw of the pool does to a mean; with fewer, leaving out parts of the whole does.
+_ENOUGH_SETS = 16
+_TINY = 1e-45
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over queries, in nats, and its standard error; NaN where there are too few of them to tell."""
+
+    value: float
+    error: float
+
+    def interval(self, *, z: float = 1.959963984540054, beyond: float = 0.0) -> tuple[float, float]:
+        """The value less and plus z standard errors and what else it may be off by."""
+        return self.value - z * self.error - beyond, self.value + z * self.error + beyond
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Risks at each number of negatives k, in nats, all less log k, so that they compare.
+
+    `risk` is that of InfoNCE and `decoupled` that of DCL, (K,) each, with standard errors. `step` (K - 1,) is by how much the InfoNCE
+    risk changes from each k to the next, and `step_error` its standard error, of the same queries and negatives.
+    """
+
+    k: Int[np.ndarray, " K"]
+    risk: Float[np.ndarray, " K"]
+    risk_error: Float[np.ndarray, " K"]
+    decoupled: Float[np.ndarray, " K"]
+    decoupled_error: Float[np.ndarray, " K"]
+    step: Float[np.ndarray, " _"]
+    step_error: Float[np.ndarray, " _"]
+
+
+def risk_curve(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> RiskCurve:
+    """Estimate the InfoNCE and the DCL risk at k = 1, 2, 4, ... and at the size of the pool.
+
+    Equation: R_k = E log(1/k + (1/k) sum_j e^{s_j - s_+}); the DCL risk lacks the first 1/k. A query's risk is the mean over disjoint
+    sets of k negatives. Errors are those of two draws: Var over queries / B, plus what the pool, which all queries share, does:
+    Var over sets / S where there are 16 or more, else the jackknife over tiles of the pool, times the share of the pool in use.
+
+    Args:
+        positive: (B,) scores of the positives.
+        sums: of the same queries.
+
+    Returns:
+        The curve. A query whose sets hold masked pairs only is left out at that k.
+
+    Raises:
+        InputError: shapes differ.
+
+    Reference: Whiteley (2026), section 2, for the risks; the error of a shared pool is ours.
+
+    Example:
+        >>> from normwise.theory.negative_sums import negative_sums
+        >>> sums = negative_sums(np.zeros((3, 2)), np.ones((4, 2)))
+        >>> curve = risk_curve(np.zeros(3), sums)
+        >>> curve.k.tolist(), curve.risk.round(3).tolist()
+        ([1, 2, 4], [0.693, 0.405, 0.223])
+    """
+    _check(positive, sums)
+    pool = _PoolError(positive, sums)
+    ks = np.array(sorted(sums.sets), dtype=np.int64)
+    found: list[tuple[float, float, float, float]] = []
+    for k in ks.tolist():
+        gaps = _gaps(positive, sums, k)
+        risks, plain = _risks(gaps, k), gaps
+        share = k * gaps.shape[1] / sums.pool
+        row = []
+        for name, values in (("risk", risks), ("decoupled", plain)):
+            per_query = _mean(values, axis=1)
+            error = _query_variance(per_query) + pool.variance(values, share, decoupled=name == "decoupled")
+            row += [float(np.nanmean(per_query)), float(np.sqrt(error))]
+        found.append((row[0], row[1], row[2], row[3]))
+    steps = [risk_change(positive, sums, k, after) for k, after in zip(ks[:-1].tolist(), ks[1:].tolist(), strict=True)]
+    step, step_error = np.array([[each.value, each.error] for each in steps]).reshape(-1, 2).T
+    risk, risk_error, decoupled, decoupled_error = np.array(found).T
+    return RiskCurve(ks, risk, risk_error, decoupled, decoupled_error, step, step_error)
+
+
+def risk_change(positive: Float[np.ndarray, " B"], sums: NegativeSums, k: int, after: int) -> Estimate:
+    """Estimate by how much the InfoNCE risk changes from k negatives to `after`, both of `sums.sets`, of the same queries.
+
+    Where sets of the one are parts of those of the other, the error is that of paired differences; else the pool's part of it is that
+    of the larger k alone, which is too much, since the two share their negatives.
+
+    Example:
+        >>> from normwise.theory.negative_sums import negative_sums
+        >>> round(risk_change(np.zeros(3), negative_sums(np.zeros((3, 2)), np.ones((4, 2))), 1, 4).value, 3)
+        -0.47
+    """
+    _check(positive, sums)
+    before, risks = (_risks(_gaps(positive, sums, each), each) for each in (k, after))
+    change = _mean(risks, axis=1) - _mean(before, axis=1)
+    ratio = after // k
+    common = min(risks.shape[1], before.shape[1] // ratio)
+    if after % k == 0 and common >= _ENOUGH_SETS:
+        parts = _mean(before[:, : common * ratio], axis=0).reshape(common, ratio).mean(axis=1)
+        variance = float(np.nanvar(_mean(risks[:, :common], axis=0) - parts, ddof=1)) / common
+    else:
+        variance = _PoolError(positive, sums).risk / (after * risks.shape[1] / sums.pool)
+    return Estimate(float(np.nanmean(change)), float(np.sqrt(_query_variance(change) + variance)))
+
+
+def jackknife_cross_entropy(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> Estimate:
+    """Estimate H, the risk as k goes to infinity, with the leading 1/k taken off by leaving out one negative at a time.
+
+    Equation: H = mean_i [M log mu_i - (M - 1) mean_j log mu_i^(-j) - s_i+], mu_i the mean of e^s over the M negatives of query i and
+    mu_i^(-j) that without the j-th.
+
+    Args:
+        positive: (B,) scores of the positives.
+        sums: of the same queries.
+
+    Returns:
+        The estimate with the error of both draws, queries and pool. With one negative it is the DCL risk.
+
+    Reference: Quenouille (1956) for the jackknife; its use here and the error of the shared pool are ours.
+
+    Example:
+        >>> from normwise.theory.negative_sums import negative_sums
+        >>> jackknife_cross_entropy(np.zeros(3), negative_sums(np.zeros((3, 2)), np.ones((4, 2)))).value
+        0.0
+    """
+    _check(positive, sums)
+    values = jackknife_log_means(sums) - positive
+    pool = _PoolError(positive, sums).decoupled
+    return Estimate(float(values.mean()), float(np.sqrt(_query_variance(values) + pool)))
+
+
+def jackknife_log_means(sums: NegativeSums) -> Float[np.ndarray, " B"]:
+    """Return (B,) log E e^s of each query over the law of the negatives, with the bias of order 1/M taken off.
+
+    Equation: M log mu - (M - 1) mean_j log mu^(-j) = log mu - (M - 1) (log(M / (M - 1)) + mean_j log(1 - w_j)), w_j = e^{s_j} / sum e^s.
+    """
+    size = sums.size
+    with np.errstate(divide="ignore", invalid="ignore"):
+        fall = (size - 1.0) * (-np.log1p(-1.0 / size) + sums.left_out)
+    return sums.log_mean - np.where(size > 1.0, fall, 0.0)
+
+
+def leave_out_means(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> Float[np.ndarray, " T"]:
+    """Return (T,) DCL risks of the pool without each of its tiles; what several temperatures share of the draw cancels in differences."""
+    _check(positive, sums)
+    return _left_out_gaps(positive, sums).mean(axis=0)
+
+
+def delta_cross_entropy(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> float:
+    """Estimate H as the DCL risk of the whole pool plus its leading gap, mean cv2 / (2M)."""
+    _check(positive, sums)
+    return float((sums.log_mean - positive + sums.cv2 / (2.0 * sums.size)).mean())
+
+
+def search_risk(positive: Float[np.ndarray, " B"], sums: NegativeSums, candidates: int) -> Estimate:
+    """Estimate the InfoNCE risk at any k, such as the number of candidates of a deployed search.
+
+    Equation: mean_i log(1/k + mu_i e^{-s_i+}) - mean cv2 / (2k), mu_i from the jackknife: exact in the positive's own term, of leading
+    order in the rest.
+
+    Args:
+        positive: (B,) scores of the positives.
+        sums: of the same queries.
+        candidates: k >= 1; far above cv2, or the leading order is not enough (`started_at`).
+
+    Raises:
+        InputError: k below 1.
+    """
+    _check(positive, sums)
+    if candidates < 1:
+        raise InputError(f"candidates is {candidates}; expected at least 1")
+    values = np.logaddexp(-np.log(candidates), jackknife_log_means(sums) - positive) - sums.cv2 / (2.0 * candidates)
+    pool = _PoolError(positive, sums).risk
+    return Estimate(float(values.mean()), float(np.sqrt(_query_variance(values) + pool)))
+
+
+class _PoolError:
+    """What the draw of the pool does to mean risks: the variance of a mean over disjoint parts of it, or of leaving one tile out."""
+
+    def __init__(self, positive: np.ndarray, sums: NegativeSums) -> None:
+        gaps = _left_out_gaps(positive, sums)
+        risks = np.logaddexp(-np.log(sums.size)[:, None], gaps)
+        self.decoupled, self.risk = _jackknife_variance(gaps.mean(axis=0)), _jackknife_variance(risks.mean(axis=0))
+
+    def variance(self, values: np.ndarray, share: float, *, decoupled: bool) -> float:
+        """Of the mean of `values` (B, S), S disjoint sets that make up a share of the pool."""
+        sets = values.shape[1]
+        if sets >= _ENOUGH_SETS:
+            return float(np.nanvar(_mean(values, axis=0), ddof=1)) / sets
+        return (self.decoupled if decoupled else self.risk) / share
+
+
+def _gaps(positive: np.ndarray, sums: NegativeSums, k: int) -> np.ndarray:
+    """(B, S) log of the mean of e^{s_j - s_+} over sets of k; one that is all e^-100 below the highest counts as that."""
+    return np.log(np.maximum(sums.sets[k].astype(np.float64), _TINY)) + (sums.shift - positive)[:, None]
+
+
+def _risks(gaps: np.ndarray, k: int) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return np.logaddexp(-np.log(k), gaps)
+
+
+def _mean(values: np.ndarray, *, axis: int) -> np.ndarray:
+    """Means over what is there; NaN where nothing is."""
+    there = ~np.isnan(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(there, values, 0.0).sum(axis=axis) / there.sum(axis=axis)
+
+
+def _query_variance(values: np.ndarray) -> float:
+    values = values[~np.isnan(values)]
+    return float(values.var(ddof=1)) / values.size if values.size > 1 else float("nan")
+
+
+def _left_out_gaps(positive: np.ndarray, sums: NegativeSums) -> np.ndarray:
+    """(B, T) log of the mean of e^{s_j - s_+} over the pool without each tile; all of it where nothing is left.
+
+    The last tile may be smaller than the others, which hardly matters beside 32 of them or more.
+    """
+    left = sums.size[:, None] - sums.counts
+    rest = sums.total[:, None] - sums.sums
+    # A difference of sums is known to their rounding only.
+    rest = np.where(left > 0, np.maximum(rest, 1e-12 * sums.total[:, None]), sums.total[:, None])
+    return np.log(rest / np.where(left > 0, left, sums.size[:, None])) + (sums.shift - positive)[:, None]
+
+
+def _jackknife_variance(means: np.ndarray) -> float:
+    """Of a mean, from (T,) means each without one of T tiles."""
+    if means.size < 2:
+        return float("nan")
+    return float((means.size - 1) / means.size * ((means - means.mean()) ** 2).sum())
+
+
+def _check(positive: np.ndarray, sums: NegativeSums) -> None:
+    if positive.shape != sums.shift.shape:
+        raise InputError(f"positive has shape {positive.shape}, and the sums are of {sums.shift.size} queries: expected one score for each")

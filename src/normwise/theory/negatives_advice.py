@@ -1,0 +1,104 @@
+"""One sentence to act on: whether more negatives are worth it, and whether another temperature is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from normwise.theory.infonce_estimates import Estimate
+from normwise.theory.infonce_regime import FEWEST_NEGATIVES, Regime
+from normwise.theory.infonce_temperatures import AtTemperature
+
+# Nats; laid down before any run. A change of the loss below a hundredth is less than what seeds do.
+WORTH = 0.01
+_EASY = 0.01
+_NOTHING = 0.05
+
+
+def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, loss: float | None = None) -> str:
+    """Say what going from k to `after` negatives does to the risk.
+
+    Args:
+        k: negatives now.
+        after: the number asked about.
+        change: of the risk between them.
+        left: H - R_k, what all further negatives together would change; None where the limit cannot be told.
+        loss: the InfoNCE loss at `after` as training libraries report it, log k included; None where it is not known. Where it is next to
+            nothing, the risk is at its floor -log k, and falls with k although nothing is learned.
+
+    Example:
+        >>> batch_advice(256, 1024, Estimate(0.004, 0.001), None)
+        'going from 256 to 1,024 negatives changes the risk by +0.0040 ± 0.0020 nats: not worth it'
+    """
+    half = 1.959963984540054 * change.error
+    text = f"going from {k:,} to {after:,} negatives changes the risk by {change.value:+.4f} ± {half:.4f} nats"
+    if not np.isfinite(half):
+        return f"{text}: too few queries or negatives to tell its error"
+    if loss is not None and loss < _NOTHING:
+        return f"{text}, but then still leaves a loss of {loss:.2g}: more negatives of this kind teach next to nothing"
+    if abs(change.value) + half < WORTH:
+        return f"{text}: not worth it"
+    if abs(change.value) - half <= WORTH:
+        return f"{text}: whether that is more than {WORTH} nats cannot be told with so few queries and negatives"
+    part = f" of the {left:+.3f} that all further ones would" if left is not None and abs(left) > abs(change.value) else ""
+    return f"{text}{part}: more negatives still change what is learned"
+
+
+def limit_advice(regime: Regime) -> str:
+    """Say what it takes to extrapolate, where the pool is too small.
+
+    Example:
+        >>> limit_advice(Regime(40.0, 90.0, 50.0, 3.0, 500.0, 500.0, 256))
+        '1/k has not begun within 256 negatives: it needs k >> 50 (mean cv2 of e^score), say 500; no extrapolation is given'
+    """
+    if regime.pool >= regime.decoupled_start:
+        return f"{regime.pool:,} negatives are too few to extrapolate from: it takes {FEWEST_NEGATIVES} or more"
+    return (
+        f"1/k has not begun within {regime.pool:,} negatives: it needs k >> {regime.cv2_mean:,.3g} (mean cv2 of e^score), say "
+        f"{_round_up(regime.decoupled_start):,}; no extrapolation is given"
+    )
+
+
+def temperature_advice(sweep: Sequence[AtTemperature], temperature: float) -> str:
+    """Say whether another temperature of a sweep has a lower cross-entropy, beyond the error of the difference.
+
+    Args:
+        sweep: of `temperature_sweep`.
+        temperature: that of the training.
+    """
+    own = next(each for each in sweep if each.temperature == temperature)
+    if own.change is None:
+        return f"which temperature suits these vectors cannot be told, since the limit at {temperature:g} cannot"
+    known = [each for each in sweep if each.change is not None]
+    best = min(known, key=lambda each: each.change.value if each.change is not None else 0.0)
+    if best is own or best.change is None:
+        return f"no temperature of the sweep tells positives better than {temperature:g}"
+    low, high = best.change.interval(beyond=best.beyond + own.beyond)
+    if not high < 0.0:
+        return f"no temperature of the sweep is better than {temperature:g} beyond the error of the difference"
+    edge = best is known[0] or best is known[-1]
+    more = ", the last of the sweep that can be told: look further" if edge else ""
+    return (
+        f"temperature {temperature:g} -> {best.temperature:.3g} lowers the cross-entropy of a search with these vectors by "
+        f"{-best.change.value:.3f} nats ({-high:.3f} to {-low:.3f}){more}"
+    )
+
+
+def ease_advice(own: AtTemperature, k: int) -> str | None:
+    """Say that the task is too easy to learn from, where nearly every query has its positive with certainty."""
+    _, middle, high = own.residuals
+    if middle >= _EASY:
+        return None
+    return (
+        f"half of the queries leave less than {middle:.2g} to learn (1 - p of their positive among {k:,} negatives; a tenth leave more "
+        f"than {high:.2g}): the negatives are too easy at this temperature"
+    )
+
+
+def _round_up(value: float) -> int:
+    """Up to two digits."""
+    if not np.isfinite(value) or value > 1e15:
+        return 10**15
+    step = 10 ** max(0, len(str(int(value))) - 2)
+    return int(-(-value // step) * step)
