@@ -21,6 +21,7 @@ _DOOR = {
     "Similarity": "normwise.core.similarity",
     "StageConfig": "normwise.core.config",
     "TemperatureConfig": "normwise.core.config",
+    "advise_negatives": "normwise.workflows.negatives",
     "build_index": "normwise.workflows.build_index",
     "calibrate": "normwise.workflows.calibrate",
     "evaluate": "normwise.workflows.evaluate",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from normwise.workflows.calibrate import calibrate
     from normwise.workflows.evaluate import evaluate
     from normwise.workflows.inspect import inspect
+    from normwise.workflows.negatives import advise_negatives
     from normwise.workflows.search import Searcher
     from normwise.workflows.train import train
 
@@ -52,6 +54,7 @@ __all__ = [
     "Similarity",
     "StageConfig",
     "TemperatureConfig",
+    "advise_negatives",
     "build_index",
     "calibrate",
     "evaluate",

@@ -16,7 +16,18 @@ try:
     import typer
     from typer.core import TyperGroup
 
-    from normwise import __version__, cli_calibrate, cli_concepts, cli_index, cli_inspect, cli_simulate, cli_streams, cli_tables, cli_work
+    from normwise import (
+        __version__,
+        cli_calibrate,
+        cli_concepts,
+        cli_index,
+        cli_inspect,
+        cli_negatives,
+        cli_simulate,
+        cli_streams,
+        cli_tables,
+        cli_work,
+    )
     from normwise.cli_two_files import TwoFilesCommand
     from normwise.core.errors import InputError, WorkError
 except KeyboardInterrupt:
@@ -282,5 +293,6 @@ def data_check(
 cli_inspect.mount(app)
 cli_index.mount(app)
 cli_calibrate.mount(app)
+cli_negatives.mount(app)
 cli_concepts.mount(cli_simulate.simulate_app)
 app.add_typer(cli_simulate.simulate_app, name="simulate")

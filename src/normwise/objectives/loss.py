@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from normwise.core.config import FocalConfig, NegativeSource, TemperatureConfig, Weighting
 from normwise.core.errors import InputError, near_names
@@ -35,6 +37,8 @@ from normwise.objectives.temperature import build_temperature
 
 _LOSSES = {"infonce": infonce, "dcl": dcl}
 _DEFAULT_FOCAL = FocalConfig()
+
+LogitsHook = Callable[[Tensor, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +159,7 @@ class FocalEmbeddingLoss(nn.Module):
         self.seed = seed
         self.draws = 0
         self.last: LossObservation | None = None
+        self._logits_hooks: OrderedDict[int, LogitsHook] = OrderedDict()
         self.temperature = build_temperature(model, config)
         self._looked_at_norms = False
         self._negatives_watch = NegativesWatch()
@@ -190,6 +195,20 @@ class FocalEmbeddingLoss(nn.Module):
             self.last = self._observe(batch, directions, solved)
             return torch.stack([weighted_mean(result.loss, weights.weights) for result, weights in solved]).mean()
 
+    def register_logits_hook(self, hook: LogitsHook) -> RemovableHandle:
+        """Show every batch's logits to an observer, which must not write to them.
+
+        Args:
+            hook: called with (B, N) logits of the direction query -> candidate, detached, as they are trained (sampling correction
+                included), (B,) the column of each positive, and (B, N) True where a column is no candidate of that row.
+
+        Returns:
+            A handle; its `remove()` ends the calls.
+        """
+        handle = RemovableHandle(self._logits_hooks)
+        self._logits_hooks[handle.id] = hook
+        return handle
+
     def _solve(self, direction: Direction) -> tuple[InfoNCE, QueryWeights]:
         similarity = transposed(self.similarity) if direction.reverse else self.similarity
         scores = score_matrix(direction.rows, direction.columns, similarity)
@@ -198,6 +217,9 @@ class FocalEmbeddingLoss(nn.Module):
             logits = correct_sampling(logits, direction.log_g)
         result = _LOSSES[self.loss](logits, direction.positive, excluded=direction.excluded)
         refuse_overflow(direction, logits, result.loss, similarity=self.similarity, temperature=self.temperature.current())
+        if not direction.reverse:
+            for hook in self._logits_hooks.values():
+                hook(logits.detach(), direction.positive, direction.excluded)
         if self.focal is None:
             return result, unit_mean_weights(torch.zeros_like(result.loss))
         with torch.no_grad():

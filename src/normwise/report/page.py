@@ -10,10 +10,12 @@ from typing import Any
 from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport
+from normwise.core.negatives_records import NegativesReport
 from normwise.core.records import Evaluation, TrainResult
 from normwise.report.calibration_view import calibration_view
 from normwise.report.evaluation_view import evaluation_view
 from normwise.report.inspect_view import inspect_view
+from normwise.report.negatives_view import negatives_view
 from normwise.report.svg import clean
 from normwise.report.train_view import train_view
 
@@ -78,6 +80,21 @@ def render_calibration(report: CalibrationReport) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     return _render("calibration.html", lambda: calibration_view(report))
+
+
+def render_negatives(report: NegativesReport) -> str:
+    """Draw the page of a report on negatives from its saved result.
+
+    Args:
+        report: any `NegativesReport`, also one whose limit, intervals or bounds cannot be told.
+
+    Returns:
+        A complete HTML document that loads nothing and runs nothing; source, similarity and notes are escaped.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    return _render("negatives.html", lambda: negatives_view(report))
 
 
 def _render(template: str, view: Callable[[], Mapping[str, Any]]) -> str:
