@@ -8,10 +8,12 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
-from normwise.theory.negative_sums import NegativeSums
+from normwise.theory.in_threads import in_threads
+from normwise.theory.negative_sums import MOST_SETS, NegativeSums
 
 # Disjoint sets of negatives whose spread tells what the draw of the pool does to a mean; with fewer, leaving out parts of the whole does.
 _ENOUGH_SETS = 16
+_LEAST_QUERIES = 1_000
 _TINY = 1e-45
 
 
@@ -72,22 +74,21 @@ def risk_curve(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> RiskCur
     """
     _check(positive, sums)
     pool = _PoolError(positive, sums)
-    ks = np.array(sorted(sums.sets), dtype=np.int64)
-    found: list[tuple[float, float, float, float]] = []
-    for k in ks.tolist():
-        gaps = _gaps(positive, sums, k)
-        risks, plain = _risks(gaps, k), gaps
-        share = k * gaps.shape[1] / sums.pool
-        row = []
-        for name, values in (("risk", risks), ("decoupled", plain)):
-            per_query = _mean(values, axis=1)
-            error = _query_variance(per_query) + pool.variance(values, share, decoupled=name == "decoupled")
-            row += [float(np.nanmean(per_query)), float(np.sqrt(error))]
-        found.append((row[0], row[1], row[2], row[3]))
-    steps = [risk_change(positive, sums, k, after) for k, after in zip(ks[:-1].tolist(), ks[1:].tolist(), strict=True)]
+    ks = sorted(sums.sets)
+    found = in_threads(lambda k: _at(positive, sums, k), ks, size=positive.size, least=_LEAST_QUERIES)
+    rows = [
+        [
+            float(np.nanmean(each.risks)),
+            pool.error(each.risks, each.risk_sets, k * each.risk_sets.size / sums.pool, pool.risk),
+            float(np.nanmean(each.gaps)),
+            pool.error(each.gaps, each.gap_sets, k * each.gap_sets.size / sums.pool, pool.decoupled),
+        ]
+        for k, each in zip(ks, found, strict=True)
+    ]
+    steps = [_change(sums, pool, (ks[at], found[at]), (ks[at + 1], found[at + 1])) for at in range(len(ks) - 1)]
     step, step_error = np.array([[each.value, each.error] for each in steps]).reshape(-1, 2).T
-    risk, risk_error, decoupled, decoupled_error = np.array(found).T
-    return RiskCurve(ks, risk, risk_error, decoupled, decoupled_error, step, step_error)
+    risk, risk_error, decoupled, decoupled_error = np.array(rows).T
+    return RiskCurve(np.array(ks, dtype=np.int64), risk, risk_error, decoupled, decoupled_error, step, step_error)
 
 
 def risk_change(positive: Float[np.ndarray, " B"], sums: NegativeSums, k: int, after: int) -> Estimate:
@@ -102,16 +103,8 @@ def risk_change(positive: Float[np.ndarray, " B"], sums: NegativeSums, k: int, a
         -0.47
     """
     _check(positive, sums)
-    before, risks = (_risks(_gaps(positive, sums, each), each) for each in (k, after))
-    change = _mean(risks, axis=1) - _mean(before, axis=1)
-    ratio = after // k
-    common = min(risks.shape[1], before.shape[1] // ratio)
-    if after % k == 0 and common >= _ENOUGH_SETS:
-        parts = _mean(before[:, : common * ratio], axis=0).reshape(common, ratio).mean(axis=1)
-        variance = float(np.nanvar(_mean(risks[:, :common], axis=0) - parts, ddof=1)) / common
-    else:
-        variance = _PoolError(positive, sums).risk / (after * risks.shape[1] / sums.pool)
-    return Estimate(float(np.nanmean(change)), float(np.sqrt(_query_variance(change) + variance)))
+    both = ((each, _at(positive, sums, each)) for each in (k, after))
+    return _change(sums, _PoolError(positive, sums), *both)
 
 
 def jackknife_cross_entropy(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> Estimate:
@@ -193,17 +186,46 @@ class _PoolError:
         risks = np.logaddexp(-np.log(sums.size)[:, None], gaps)
         self.decoupled, self.risk = _jackknife_variance(gaps.mean(axis=0)), _jackknife_variance(risks.mean(axis=0))
 
-    def variance(self, values: np.ndarray, share: float, *, decoupled: bool) -> float:
-        """Of the mean of `values` (B, S), S disjoint sets that make up a share of the pool."""
-        sets = values.shape[1]
-        if sets >= _ENOUGH_SETS:
-            return float(np.nanvar(_mean(values, axis=0), ddof=1)) / sets
-        return (self.decoupled if decoupled else self.risk) / share
+    def error(self, queries: np.ndarray, sets: np.ndarray, share: float, whole: float) -> float:
+        """Standard error of a mean from (B,) means of queries and (S,) of disjoint sets that make up a share of the pool."""
+        spread = float(np.nanvar(sets, ddof=1)) / sets.size if sets.size >= _ENOUGH_SETS else whole / share
+        return float(np.sqrt(_query_variance(queries) + spread))
+
+
+@dataclass(frozen=True)
+class _At:
+    """Risks and gaps at one k: means (B,) over sets of each query, and (S,) over queries of each set."""
+
+    risks: np.ndarray
+    risk_sets: np.ndarray
+    gaps: np.ndarray
+    gap_sets: np.ndarray
+
+
+def _at(positive: np.ndarray, sums: NegativeSums, k: int) -> _At:
+    gaps = _gaps(positive, sums, k)
+    risks = _risks(gaps, k)
+    return _At(_mean(risks, axis=1), _mean(risks, axis=0), _mean(gaps, axis=1), _mean(gaps, axis=0))
+
+
+def _change(sums: NegativeSums, pool: _PoolError, first: tuple[int, _At], second: tuple[int, _At]) -> Estimate:
+    (k, before), (after, then) = first, second
+    change = then.risks - before.risks
+    ratio = after // k
+    common = min(then.risk_sets.size, before.risk_sets.size // ratio)
+    if after % k == 0 and common >= _ENOUGH_SETS:
+        parts = before.risk_sets[: common * ratio].reshape(common, ratio).mean(axis=1)
+        variance = float(np.nanvar(then.risk_sets[:common] - parts, ddof=1)) / common
+    else:
+        variance = pool.risk / (after * then.risk_sets.size / sums.pool)
+    return Estimate(float(np.nanmean(change)), float(np.sqrt(_query_variance(change) + variance)))
 
 
 def _gaps(positive: np.ndarray, sums: NegativeSums, k: int) -> np.ndarray:
     """(B, S) log of the mean of e^{s_j - s_+} over sets of k; one that is all e^-100 below the highest counts as that."""
-    return np.log(np.maximum(sums.sets[k].astype(np.float64), _TINY)) + (sums.shift - positive)[:, None]
+    # Smaller k have more sets than a mean needs.
+    means = sums.sets[k][:, : 2 * MOST_SETS].astype(np.float64)
+    return np.log(np.maximum(means, _TINY)) + (sums.shift - positive)[:, None]
 
 
 def _risks(gaps: np.ndarray, k: int) -> np.ndarray:
