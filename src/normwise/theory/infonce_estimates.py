@@ -91,6 +91,13 @@ def risk_curve(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> RiskCur
     return RiskCurve(np.array(ks, dtype=np.int64), risk, risk_error, decoupled, decoupled_error, step, step_error)
 
 
+def pool_risk(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> Estimate:
+    """Estimate the InfoNCE risk with the whole pool as negatives: the last of `risk_curve`, without the others."""
+    _check(positive, sums)
+    pool, there = _PoolError(positive, sums), _at(positive, sums, sums.pool)
+    return Estimate(float(np.nanmean(there.risks)), pool.error(there.risks, there.risk_sets, 1.0, pool.risk))
+
+
 def risk_change(positive: Float[np.ndarray, " B"], sums: NegativeSums, k: int, after: int) -> Estimate:
     """Estimate by how much the InfoNCE risk changes from k negatives to `after`, both of `sums.sets`, of the same queries.
 

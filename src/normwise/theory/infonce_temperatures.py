@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float
-from normwise.theory.infonce_estimates import Estimate, jackknife_log_means, leave_out_means, risk_curve
+from normwise.theory.infonce_estimates import Estimate, jackknife_log_means, leave_out_means, pool_risk
 from normwise.theory.infonce_regime import Regime, limit_of, regime_of
 from normwise.theory.negative_sums import NegativeSums, negative_sums
 
@@ -99,13 +99,13 @@ def temperature_sweep(
 
 
 def _at(tau: float, positive: np.ndarray, sums: NegativeSums) -> tuple[AtTemperature, _Parts]:
-    curve, regime = risk_curve(positive, sums), regime_of(positive, sums)
+    regime = regime_of(positive, sums)
     limit = limit_of(positive, sums, regime)
     # 1 - p_+ = S / (S + e^{s_+}), S the sum over the pool.
     residuals = expit(np.log(sums.total) + sums.shift - positive)
     at = AtTemperature(
         temperature=tau,
-        risk=Estimate(float(curve.risk[-1]), float(curve.risk_error[-1])),
+        risk=pool_risk(positive, sums),
         cross_entropy=None if limit is None else limit[0],
         beyond=0.0 if limit is None else limit[1],
         residuals=tuple(float(value) for value in np.quantile(residuals, RESIDUAL_QUANTILES)),

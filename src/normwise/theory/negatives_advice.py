@@ -31,7 +31,8 @@ def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, lo
         >>> batch_advice(256, 1024, Estimate(0.004, 0.001), None)
         'going from 256 to 1,024 negatives changes the risk by +0.0040 ± 0.0020 nats: not worth it'
     """
-    half = 1.959963984540054 * change.error
+    low, high = change.interval()
+    half = (high - low) / 2.0
     text = f"going from {k:,} to {after:,} negatives changes the risk by {change.value:+.4f} ± {half:.4f} nats"
     if not np.isfinite(half):
         return f"{text}: too few queries or negatives to tell its error"
