@@ -9,7 +9,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
 from normwise.theory.in_threads import in_threads
-from normwise.theory.negative_sums import MOST_SETS, NegativeSums
+from normwise.theory.negative_sums import NegativeSums
 
 # Disjoint sets of negatives whose spread tells what the draw of the pool does to a mean; with fewer, leaving out parts of the whole does.
 _ENOUGH_SETS = 16
@@ -210,8 +210,7 @@ class _At:
 
 
 def _at(positive: np.ndarray, sums: NegativeSums, k: int) -> _At:
-    gaps = _gaps(positive, sums, k)
-    risks = _risks(gaps, k)
+    gaps, risks = _gaps_and_risks(positive, sums, k)
     return _At(_mean(risks, axis=1), _mean(risks, axis=0), _mean(gaps, axis=1), _mean(gaps, axis=0))
 
 
@@ -228,20 +227,27 @@ def _change(sums: NegativeSums, pool: _PoolError, first: tuple[int, _At], second
     return Estimate(float(np.nanmean(change)), float(np.sqrt(_query_variance(change) + variance)))
 
 
-def _gaps(positive: np.ndarray, sums: NegativeSums, k: int) -> np.ndarray:
-    """(B, S) log of the mean of e^{s_j - s_+} over sets of k; one that is all e^-100 below the highest counts as that."""
-    # Smaller k have more sets than a mean needs.
-    means = sums.sets[k][:, : 2 * MOST_SETS].astype(np.float64)
-    return np.log(np.maximum(means, _TINY)) + (sums.shift - positive)[:, None]
-
-
-def _risks(gaps: np.ndarray, k: int) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        return np.logaddexp(-np.log(k), gaps)
+def _gaps_and_risks(positive: np.ndarray, sums: NegativeSums, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(B, S) log m, m the mean of e^{s_j - s_+} over a set of k, and log(1/k + m); sets all e^-100 below the highest count as that."""
+    means = np.maximum(sums.sets[k], _TINY, dtype=np.float64)
+    off = sums.shift - positive
+    # Beyond that 1/k is nothing beside m.
+    most = np.minimum(off, 600.0)
+    # In place: fresh memory costs as much as the arithmetic.
+    risks = means * np.exp(most)[:, None]
+    risks += 1.0 / k
+    np.log(risks, out=risks)
+    risks += (off - most)[:, None]
+    gaps = np.log(means, out=means)
+    gaps += off[:, None]
+    return gaps, risks
 
 
 def _mean(values: np.ndarray, *, axis: int) -> np.ndarray:
     """Means over what is there; NaN where nothing is."""
+    means = values.mean(axis=axis)
+    if not np.isnan(means).any():
+        return means
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(there, values, 0.0).sum(axis=axis) / there.sum(axis=axis)

@@ -15,9 +15,13 @@ from normwise.core.shapes import Float
 from normwise.theory.in_threads import allowed_threads
 
 # Tiles hold a power of two of negatives, so that sets of 1, 2, 4, ... are parts of them; a jackknife leaves out one of many tiles.
-_LEAST_TILES, _MOST_TILE = 32, 512
+_LEAST_TILES, _MOST_TILE = 32, 1024
 # A block of queries and a tile make terms that stay in the cache of a processor.
-_BLOCK_QUERIES = 512
+_BLOCK_QUERIES = 1024
+# So many negatives tell how much to take off the scores, near enough.
+_FIRST = 64
+# With fewer queries for each, a thread costs more than it gains.
+_LEAST_QUERIES = 64
 # A risk is a mean over at least so many disjoint sets of k negatives, where the pool has them: more of them would move a mean over
 # many queries by less than its error.
 MOST_SETS = 64
@@ -109,8 +113,8 @@ def negative_sums(
     """
     if queries.ndim != 2 or candidates.ndim != 2 or queries.shape[1] != candidates.shape[1] or not candidates.shape[0]:
         raise InputError(f"queries have shape {queries.shape}, candidates {candidates.shape}; expected rows of one width, and a candidate")
-    work = _Work(queries, candidates, masked)
-    threads = max(1, min(allowed_threads(), len(work.blocks)))
+    threads = max(1, min(allowed_threads(), len(queries) // _LEAST_QUERIES))
+    work = _Work(queries, candidates, masked, threads)
     # Every thread goes through all tiles with blocks of its own: none waits for another.
     shares = [range(len(work.blocks))[first::threads] for first in range(threads)]
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(max_workers=threads) as pool:
@@ -124,18 +128,19 @@ class _Work:
     Small arrays are touched as seldom as can be: beside a product of 512 x 512 their cost is no longer small.
     """
 
-    def __init__(self, queries: np.ndarray, candidates: np.ndarray, masked: tuple[np.ndarray, np.ndarray] | None) -> None:
+    def __init__(self, queries: np.ndarray, candidates: np.ndarray, masked: tuple[np.ndarray, np.ndarray] | None, threads: int) -> None:
         count, self.candidates, self.pool = len(queries), candidates, len(candidates)
         self.tile = min(_MOST_TILE, 1 << max(0, (self.pool // _LEAST_TILES).bit_length() - 1))
-        self.blocks = [slice(low, min(low + _BLOCK_QUERIES, count)) for low in range(0, count, _BLOCK_QUERIES)]
+        # As many for every thread, and as large.
+        many = max(1, -(-count // _BLOCK_QUERIES))
+        many = min(count, -(-many // threads) * threads)
+        edges = np.linspace(0, count, many + 1).astype(int).tolist()
+        self.blocks = [slice(low, high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
         # The last column is what is taken off every score.
         self.queries = np.concatenate([queries, np.zeros((count, 1))], axis=1).astype(np.float32)
         self.sums = np.zeros((-(-self.pool // self.tile), count))
         self.total, self.squares = np.zeros(count), np.zeros(count)
-        # Sets of k fill whole tiles.
-        self.parts = {
-            k: np.zeros((count, min(self.pool, -(-MOST_SETS * k // self.tile) * self.tile) // k), np.float32) for k in _powers(self.tile)
-        }
+        self.parts = {k: np.zeros((count, min(MOST_SETS, self.pool // k)), np.float32) for k in _powers(self.tile)}
         self.large: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in self.blocks]
         none = np.empty(0, dtype=np.int64)
         self.rows, self.places = (none, none) if masked is None else masked
@@ -159,7 +164,7 @@ class _Work:
                 with np.errstate(over="ignore"):
                     squares = None if which in waiting else self._add(block, number, part[:count], terms, ones)
                 if squares is None:
-                    self._settle(block, number, part[:count])
+                    self._settle(block, number, part[: min(count, _FIRST) if which in waiting else count])
                     squares = self._add(block, number, part[:count], terms, ones)
                     if self.total[block].all():
                         waiting.discard(which)
@@ -178,26 +183,36 @@ class _Work:
         squares = np.vecdot(terms, terms)
         if not squares.max() < np.inf:
             return None
-        # Sums of parts of it, where sets of that size are still to be filled; larger sets are made of these in the end.
-        before, width = number * self.tile, terms.shape[1]
-        size = next((k for k, sets in self.parts.items() if before // k < sets.shape[1]), width)
-        if size == width:
-            sums = terms @ ones[:width]
-        else:
-            whole = width // size * size
-            parts = (terms[:, :whole].reshape(-1, size) @ ones[:size]).reshape(len(terms), -1)
-            room = self.parts[size][block, before // size : (before + whole) // size]
-            room[:] = parts[:, : room.shape[1]]
-            sums = parts.sum(axis=1) + terms[:, whole:].sum(axis=1)
+        sums = self._fill(block, number * self.tile, terms, ones)
+        if sums is None:
+            sums = terms @ ones[: terms.shape[1]]
         self.sums[number, block] = sums
         self.total[block] += sums
         self.squares[block] += squares
         return squares
 
+    def _fill(self, block: slice, before: int, terms: np.ndarray, ones: np.ndarray) -> np.ndarray | None:
+        """Keep sums over sets of k = 1, 2, 4, ... within a tile, where sets of that size are still to be filled; from them, over it all."""
+        found, width = None, terms.shape[1]
+        for k, sets in self.parts.items():
+            room = sets[block, before // k : (before + width) // k]
+            if not room.shape[1]:
+                continue
+            if found is None:
+                found = (terms[:, : width // k * k].reshape(-1, k) @ ones[:k]).reshape(len(terms), -1) if k > 1 else terms
+            else:
+                found = _pairs(found)
+            room[:] = found[:, : room.shape[1]]
+        return None if found is None or width < self.tile else found.sum(axis=1)
+
     def _settle(self, block: slice, number: int, part: np.ndarray) -> None:
-        """Take that much off the scores of a block that no term of a tile is above 1, where its queries are new or one is far above."""
+        """Take that much off the scores of a block that no term of a tile, or of the first of it, is above 1.
+
+        It is done where queries are new, or a term is far above.
+        """
         terms = self.queries[block] @ part.T
-        terms[self._gone(block, number)] = -np.inf
+        rows, places = self._gone(block, number)
+        terms[rows[places < len(part)], places[places < len(part)]] = -np.inf
         highest = terms.max(axis=1)
         bad = np.flatnonzero(np.isnan(highest) | (highest == np.inf))
         if bad.size:
@@ -207,13 +222,16 @@ class _Work:
         before = -self.queries[rows, -1]
         after = before + highest[here]
         self.queries[rows, -1] = -after
-        # A shift is only lowered where nothing was summed before.
-        scale = np.exp(np.minimum(before.astype(np.float64) - after, 0.0))
+        # Where something was summed before, the shift is raised.
+        old = self.total[rows] > 0.0
+        rows, scale = rows[old], np.exp(before[old].astype(np.float64) - after[old])
+        if not rows.size:
+            return
         self.sums[:, rows] *= scale
         self.total[rows] *= scale
         self.squares[rows] *= scale**2
         for sums in self.parts.values():
-            sums[rows] = sums[rows] * scale[:, None]
+            sums[rows] = sums[rows] * scale[:, None].astype(np.float32)
 
     def _gone(self, block: slice, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Where a tile holds pairs that are no negatives."""
@@ -227,6 +245,8 @@ class _Work:
         # A little less, since the sum and its terms are rounded.
         bar = 0.99 * _SMALL * self.total[block]
         some = np.flatnonzero((squares >= bar * bar) & (bar > 0.0))
+        if some.size:
+            some = some[terms.max(axis=1)[some] >= bar[some]]
         if some.size:
             found, places = np.nonzero(terms[some] >= bar[some, None].astype(np.float32))
             rows = some[found]
@@ -251,35 +271,37 @@ class _Work:
                 np.add.at(beyond, rows, np.log1p(-share) + share + share**2 / 2.0)
         return NegativeSums(
             shift=shift,
-            sums=np.ascontiguousarray(self.sums.T),
+            sums=self.sums.T,
             squares=self.squares,
-            counts=np.ascontiguousarray(counts.T),
+            counts=counts.T,
             beyond=beyond,
             sets=self._sets(int(counts.sum(axis=0).min())),
         )
 
     def _sets(self, least: int) -> dict[int, np.ndarray]:
-        found, below = {}, None
-        for k, sums in self.parts.items():
-            if below is not None:
-                made = min(below.shape[1] // 2, sums.shape[1])
-                sums[:, :made] = below[:, : 2 * made].reshape(len(sums), made, 2).sum(axis=2)
-            found[k], below = self._mean(k, sums), sums
+        found = {k: self._mean(k, sums) for k, sums in self.parts.items()}
         k, sums = self.tile, self.sums.T[:, : self.pool // self.tile]
         while k < self.pool and sums.shape[1]:
             found[k] = self._mean(k, sums[:, :MOST_SETS])
-            sums, k = sums[:, : sums.shape[1] // 2 * 2].reshape(len(sums), -1, 2).sum(axis=2), 2 * k
+            sums, k = _pairs(sums), 2 * k
         # In place of sets as large as what masks leave of the pool.
         return {k: sets for k, sets in found.items() if k < least} | {least: self._mean(self.pool, self.total[:, None])}
 
     def _mean(self, k: int, sums: np.ndarray) -> np.ndarray:
         """Means over sets of k, whose masked pairs are none of them."""
-        counts = np.full(sums.shape, float(k))
         sets = self.places // k
         inside = sets < sums.shape[1]
+        if not inside.any():
+            return sums / sums.dtype.type(k)
+        counts = np.full(sums.shape, float(k))
         np.subtract.at(counts, (self.rows[inside], sets[inside]), 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return sums / counts
+
+
+def _pairs(sums: np.ndarray) -> np.ndarray:
+    """Of neighboring columns, two and two; a last one alone is left out."""
+    return sums[:, : sums.shape[1] - 1 : 2] + sums[:, 1::2]
 
 
 def _powers(tile: int) -> list[int]:
