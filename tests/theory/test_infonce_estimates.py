@@ -124,9 +124,9 @@ def test_one_negative_and_equal_scores_have_plain_answers():
 
 def test_left_out_tiles_are_the_pool_without_them():
     positive, sums, (queries, _, pool) = drawn(6, queries=30, pool=64, temperature=0.3)
-    scores, tile = queries @ pool.T, 64 // sums.sums.shape[1]
+    scores, tile = queries @ pool.T, 64 // sums.tiles.shape[1]
     found = leave_out_means(positive, sums)
-    for at in range(sums.sums.shape[1]):
+    for at in range(sums.tiles.shape[1]):
         rest = np.delete(scores, np.arange(at * tile, (at + 1) * tile), axis=1)
         assert found[at] == pytest.approx((logsumexp(rest, axis=1) - np.log(rest.shape[1]) - positive).mean(), abs=1e-5)
 
@@ -135,3 +135,20 @@ def test_scores_of_other_queries_are_refused():
     positive, sums, _ = drawn(0, queries=4, pool=8, temperature=0.2)
     with pytest.raises(InputError, match="positive has shape"):
         risk_curve(positive[:2], sums)
+
+
+def test_a_limit_that_is_exact_but_for_rounding_lies_in_its_interval():
+    found = jackknife_cross_entropy(np.zeros(60), negative_sums(np.zeros((60, 8)), np.random.default_rng(0).normal(size=(700, 8))))
+    low, high = found.interval()
+    assert low <= 0.0 <= high
+    assert high - low < 2e-5
+
+
+@pytest.mark.parametrize("above", [30.0, 60.0, 200.0])
+def test_what_is_left_beside_a_tile_far_above_is_the_others(above):
+    q, n = np.ones((1, 1)), np.zeros((64, 1))
+    n[40] = above
+    found = leave_out_means(np.zeros(1), negative_sums(q, n))
+    tile = 64 // found.size
+    np.testing.assert_allclose(found[40 // tile], 0.0, atol=1e-6)
+    np.testing.assert_allclose(np.delete(found, 40 // tile), above - np.log(64 - tile), rtol=1e-6)

@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 
 from normwise.core.errors import InputError
 from normwise.theory import negative_sums as module
+from normwise.theory import negative_tiles
 from normwise.theory.negative_sums import negative_sums
 
 
@@ -45,17 +46,29 @@ def check_against_matrix(queries, pool, masked=None, *, accuracy=2e-5):
     np.testing.assert_allclose(found.log_mean, logsumexp(scores, axis=1) - np.log(counts), atol=accuracy, rtol=accuracy)
     weights = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
     np.testing.assert_allclose(found.cv2, counts * (weights**2).sum(axis=1) - 1.0, atol=accuracy * 10, rtol=accuracy * 10)
+    own = np.stack([negatives_of(row) for row in scores])
+    assert found.pool == counts.min()
+    assert sorted(found.sets) == sorted({2**power for power in range(20) if 2**power < counts.min()} | {counts.min()})
     for k, means in found.sets.items():
+        assert means.shape[1] == (min(64, len(pool) // k) if k < found.pool else 1)
         for at in range(means.shape[1]):
-            part = scores[:, at * k : (at + 1) * k] if k < found.pool else scores
-            there = np.isfinite(part).sum(axis=1)
-            np.testing.assert_array_equal(np.isnan(means[:, at]), there == 0)
-            some = there > 0
-            expected = logsumexp(part[some], axis=1) - np.log(there[some])
-            seen = expected - found.shift[some] > -80.0
-            got = np.log(means[some, at][seen]) + found.shift[some][seen]
-            np.testing.assert_allclose(got, expected[seen], atol=accuracy, rtol=accuracy)
+            expected = np.where((at + 1) * k <= counts, logsumexp(own[:, at * k : (at + 1) * k], axis=1) - np.log(k), np.nan)
+            np.testing.assert_allclose(means[:, at] + found.shift, expected, atol=accuracy, rtol=accuracy)
+    tile = int(found.counts.max())
+    for at in range(found.tiles.shape[1]):
+        part = own[:, at * tile : (at + 1) * tile]
+        np.testing.assert_array_equal(found.counts[:, at], np.isfinite(part).sum(axis=1))
+        np.testing.assert_allclose(found.tiles[:, at] + found.shift, logsumexp(part, axis=1), atol=accuracy, rtol=accuracy)
     return found, scores
+
+
+def negatives_of(row):
+    """A query's negatives in their places, the last of them in those of masked ones before; then -inf."""
+    there = np.isfinite(row)
+    front = there.sum()
+    order = np.arange(row.size)
+    order[np.flatnonzero(~there[:front])] = front + np.flatnonzero(there[front:])
+    return np.concatenate([row[order[:front]], np.full(row.size - front, -np.inf)])
 
 
 @pytest.mark.parametrize(
@@ -90,11 +103,51 @@ def test_masked_pairs_are_no_negatives_in_any_sum():
     check_against_matrix(q, n, (rows, places))
 
 
+@given(seed=st.integers(0, 1000), queries=st.integers(1, 6), pool=st.integers(2, 90), share=st.floats(0.0, 0.95))
+@settings(max_examples=60, deadline=None)
+def test_whatever_is_masked_sets_hold_as_many_negatives_as_they_say(seed, queries, pool, share):
+    random = np.random.default_rng(seed)
+    q, n = vectors(seed, queries=queries, pool=pool)
+    there = random.random((queries, pool)) < share
+    there[np.arange(queries), random.integers(0, pool, queries)] = False
+    check_against_matrix(q, n, np.nonzero(there))
+
+
+def test_a_pair_that_is_masked_twice_is_masked_once():
+    q, n = vectors(5, queries=3, pool=40)
+    once = negative_sums(q, n, masked=(np.array([1]), np.array([4])))
+    twice = negative_sums(q, n, masked=(np.array([1, 1]), np.array([4, 4])))
+    np.testing.assert_array_equal(once.size, twice.size)
+    np.testing.assert_array_equal(once.tiles, twice.tiles)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("pool", "most"), [(30, 400.0), (500, 400.0), (5000, 400.0), (5000, 3000.0)])
+def test_scores_hundreds_apart_are_summed_as_near_ones_are(pool, most, masked, monkeypatch):
+    monkeypatch.setattr(negative_tiles, "_MOST_TILE", 128)
+    random = np.random.default_rng(6)
+    q, n = random.normal(size=(9, 8)), random.normal(size=(pool, 8))
+    q, n = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (q, n))
+    # A tail that no other comes near, and a query whose scores are near each other.
+    n[pool // 2], q[0] = 4.0 * q[3], q[0] * 1e-3
+    there = (random.random((9, pool)) < 0.3).nonzero() if masked else None
+    # Products of float32 are known to some 1e-7 of the largest score.
+    check_against_matrix((most * q).astype(np.float32), n.astype(np.float32), there, accuracy=most * 2e-6)
+
+
+def test_a_late_negative_far_above_moves_what_was_summed_before():
+    q, n = vectors(7, queries=4, pool=4000, temperature=1.0)
+    n[-1] = 50.0 * q[2]
+    # Query 0 has a thousand negatives, the others all.
+    check_against_matrix(q, n, (np.zeros(3000, dtype=np.int64), np.arange(500, 3500)), accuracy=1e-4)
+
+
 def test_blocks_tiles_and_threads_change_nothing_but_rounding(monkeypatch):
     q, n = vectors(3, queries=90, pool=5000)
     whole = negative_sums(q, n)
-    monkeypatch.setattr(module, "_BLOCK_QUERIES", 7)
-    monkeypatch.setattr(module, "_MOST_TILE", 64)
+    monkeypatch.setattr(negative_tiles, "_BLOCK_QUERIES", 7)
+    monkeypatch.setattr(negative_tiles, "_MOST_TILE", 64)
+    monkeypatch.setattr(module, "_LEAST_QUERIES", 1)
     monkeypatch.setattr(module, "allowed_threads", lambda: 3)
     parts = negative_sums(q, n)
     np.testing.assert_allclose(parts.log_mean, whole.log_mean, atol=1e-5)

@@ -14,7 +14,8 @@ from normwise.theory.negative_sums import NegativeSums
 # Disjoint sets of negatives whose spread tells what the draw of the pool does to a mean; with fewer, leaving out parts of the whole does.
 _ENOUGH_SETS = 16
 _LEAST_QUERIES = 1_000
-_TINY = 1e-45
+# What sums of terms in float32 leave of a jackknife, in nats: it multiplies differences of logarithms by the size of the pool.
+_ROUNDING = 4e-6
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def risk_curve(positive: Float[np.ndarray, " B"], sums: NegativeSums) -> RiskCur
         sums: of the same queries.
 
     Returns:
-        The curve. A query whose sets hold masked pairs only is left out at that k.
+        The curve. A query with fewer than k negatives is left out at that k; the last is the fewest that any has.
 
     Raises:
         InputError: shapes differ.
@@ -137,7 +138,7 @@ def jackknife_cross_entropy(positive: Float[np.ndarray, " B"], sums: NegativeSum
     _check(positive, sums)
     values = jackknife_log_means(sums) - positive
     pool = _PoolError(positive, sums).decoupled
-    return Estimate(float(values.mean()), float(np.sqrt(_query_variance(values) + pool)))
+    return Estimate(float(values.mean()), float(np.sqrt(_query_variance(values) + pool + _ROUNDING**2)))
 
 
 def jackknife_log_means(sums: NegativeSums) -> Float[np.ndarray, " B"]:
@@ -228,18 +229,15 @@ def _change(sums: NegativeSums, pool: _PoolError, first: tuple[int, _At], second
 
 
 def _gaps_and_risks(positive: np.ndarray, sums: NegativeSums, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """(B, S) log m, m the mean of e^{s_j - s_+} over a set of k, and log(1/k + m); sets all e^-100 below the highest count as that."""
-    means = np.maximum(sums.sets[k], _TINY, dtype=np.float64)
-    off = sums.shift - positive
-    # Beyond that 1/k is nothing beside m.
-    most = np.minimum(off, 600.0)
+    """(B, S) log m, m the mean of e^{s_j - s_+} over a set of k, and log(1/k + m)."""
+    gaps = sums.sets[k] + (sums.shift - positive)[:, None]
+    # Beyond that 1/k is nothing beside m; np.logaddexp would take several times as long.
+    most = np.minimum(gaps, 600.0)
     # In place: fresh memory costs as much as the arithmetic.
-    risks = means * np.exp(most)[:, None]
+    risks = np.exp(most)
     risks += 1.0 / k
     np.log(risks, out=risks)
-    risks += (off - most)[:, None]
-    gaps = np.log(means, out=means)
-    gaps += off[:, None]
+    risks += np.subtract(gaps, most, out=most)
     return gaps, risks
 
 
@@ -264,10 +262,17 @@ def _left_out_gaps(positive: np.ndarray, sums: NegativeSums) -> np.ndarray:
     The last tile may be smaller than the others, which hardly matters beside 32 of them or more.
     """
     left = sums.size[:, None] - sums.counts
-    rest = sums.total[:, None] - sums.sums
-    # A difference of sums is known to their rounding only.
-    rest = np.where(left > 0, np.maximum(rest, 1e-12 * sums.total[:, None]), sums.total[:, None])
-    return np.log(rest / np.where(left > 0, left, sums.size[:, None])) + (sums.shift - positive)[:, None]
+    highest = sums.tiles.max(axis=1, keepdims=True)
+    terms = np.exp(sums.tiles - highest)
+    total = terms.sum(axis=1, keepdims=True)
+    rest = highest + np.log(np.maximum(total - terms, 0.5 * total))
+    # Beside a tile that holds more than half, the others are summed: the difference would be rounding.
+    rows, tiles = np.nonzero(terms > 0.5 * total)
+    others = sums.tiles[rows]
+    others[np.arange(rows.size), tiles] = -np.inf
+    rest[rows, tiles] = np.logaddexp.reduce(others, axis=1)
+    rest = np.where(left > 0, rest, highest + np.log(total))
+    return rest - np.log(np.where(left > 0, left, sums.size[:, None])) + (sums.shift - positive)[:, None]
 
 
 def _jackknife_variance(means: np.ndarray) -> float:

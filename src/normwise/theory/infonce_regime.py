@@ -140,14 +140,12 @@ def fit_curve(curve: RiskCurve, start: float) -> Fit:
 
 def _decoupled(positive: np.ndarray, sums: NegativeSums, parts: int) -> float:
     """The DCL risk on disjoint parts of the pool, made of its tiles; NaN where there are too few."""
-    per = sums.sums.shape[1] // parts
+    per = sums.tiles.shape[1] // parts
     if not per:
         return float("nan")
     shape = len(positive), parts, per
-    totals = sums.sums[:, : parts * per].reshape(shape).sum(axis=2)
+    logs = np.asarray(logsumexp(sums.tiles[:, : parts * per].reshape(shape), axis=2))
     counts = sums.counts[:, : parts * per].reshape(shape).sum(axis=2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(totals / counts)
     # A part that holds no negative of a query says nothing of it.
-    logs = np.where(counts > 0, logs, np.nan)
+    logs = np.where(counts > 0, logs - np.log(np.maximum(counts, 1)), np.nan)
     return float(np.nanmean(logs + (sums.shift - positive)[:, None]))
