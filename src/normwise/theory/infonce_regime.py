@@ -144,7 +144,7 @@ def _decoupled(positive: np.ndarray, sums: NegativeSums, parts: int) -> float:
     if not per:
         return float("nan")
     shape = len(positive), parts, per
-    logs = np.asarray(logsumexp(sums.tiles[:, : parts * per].reshape(shape), axis=2))
+    logs = np.logaddexp.reduce(sums.tiles[:, : parts * per].reshape(shape), axis=2)
     counts = sums.counts[:, : parts * per].reshape(shape).sum(axis=2)
     # A part that holds no negative of a query says nothing of it.
     logs = np.where(counts > 0, logs - np.log(np.maximum(counts, 1)), np.nan)
