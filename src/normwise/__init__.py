@@ -14,6 +14,7 @@ _DOOR = {
     "Encoder": "normwise.models.encoder",
     "FocalConfig": "normwise.core.config",
     "FocalEmbeddingLoss": "normwise.objectives.loss",
+    "InfoNCEMeter": "normwise.training.infonce_meter",
     "InputError": "normwise.core.errors",
     "NormwiseError": "normwise.core.errors",
     "PaceConfig": "normwise.core.config",
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from normwise.core.similarity import Similarity
     from normwise.models.encoder import Encoder
     from normwise.objectives.loss import FocalEmbeddingLoss
+    from normwise.training.infonce_meter import InfoNCEMeter
     from normwise.workflows.build_index import build_index
     from normwise.workflows.calibrate import calibrate
     from normwise.workflows.evaluate import evaluate
@@ -47,6 +49,7 @@ __all__ = [
     "Encoder",
     "FocalConfig",
     "FocalEmbeddingLoss",
+    "InfoNCEMeter",
     "InputError",
     "NormwiseError",
     "PaceConfig",

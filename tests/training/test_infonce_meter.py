@@ -308,6 +308,151 @@ def test_what_cannot_be_observed_is_said():
         meter.result()
 
 
+def observed(*arguments, **settings):
+    meter = InfoNCEMeter(**settings)
+    meter.observe(*arguments)
+    meter.end_step()
+    return meter.result()
+
+
+@pytest.mark.parametrize(
+    "learned", [nn.Parameter(torch.tensor(0.3)), torch.tensor([0.3], requires_grad=True), np.array([0.3]), np.float32(0.3)]
+)
+def test_a_temperature_of_any_kind_is_read_and_a_learned_one_is_detached(learned):
+    batch = world(np.random.default_rng(10), 6)
+    queries, documents = (torch.from_numpy(each).requires_grad_() for each in batch)
+    # Warnings are errors.
+    assert observed(queries, documents, learned).risk == pytest.approx(slow_figures(*batch, 0.3)[0].mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "candidate_normalized"])
+@pytest.mark.parametrize("scale", [2.0, 1.7, 1e-30, 1e30])
+def test_multiples_of_the_positive_are_copies_where_candidates_are_normalized(similarity, scale):
+    queries, positives = (torch.from_numpy(each).float() for each in world(np.random.default_rng(11), 16))
+    exact = observed(queries, torch.cat([positives, positives]), 0.1, similarity)
+    scaled = observed(queries, torch.cat([positives, scale * positives]), 0.1, similarity)
+    assert (scaled.masked, scaled.k) == (exact.masked, exact.k) == (1.0, 30.0)
+    assert scaled.risk == pytest.approx(exact.risk, abs=1e-5)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "query_normalized"])
+def test_multiples_of_the_positive_are_negatives_where_norms_count(similarity):
+    queries, positives = world(np.random.default_rng(11), 16)
+    found = observed(queries, np.concatenate([positives, 1.7 * positives]), 0.1, similarity)
+    assert (found.masked, found.k) == (0.0, 31.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 100.0])
+def test_copies_that_half_precision_stored_are_copies(dtype, similarity, scale):
+    queries, positives = (torch.from_numpy(each).float() for each in world(np.random.default_rng(12), 32, width=256))
+    positives = scale * positives
+    stored = positives.to(dtype).float()
+    assert not torch.equal(stored, positives)
+    found = observed(queries, torch.cat([positives, stored]), max(0.1, scale), similarity)
+    assert (found.masked, found.k) == (1.0, 62.0)
+
+
+def test_an_encoder_that_collapses_keeps_its_negatives():
+    rng = np.random.default_rng(13)
+    # Every vector within 4e-3 of every other: what half precision moves, and yet these are different texts.
+    vectors = np.ones((24, 16)) + 1e-3 * rng.standard_normal((24, 16))
+    assert np.linalg.norm(unit(vectors) - unit(vectors)[0], axis=1).max() < 4e-3
+    found = observed(vectors, np.concatenate([vectors, vectors[:3]]), 0.05)
+    assert (found.k_min, found.k_max, found.lonely) == (25, 26, 0)
+    assert found.masked == pytest.approx(3 / 24)
+
+
+@pytest.mark.parametrize(
+    ("queries", "candidates", "similarity", "reason"),
+    [
+        (
+            np.eye(4),
+            np.diag([1.0, 1.0, 0.0, 1.0]),
+            "cosine",
+            "candidate_vectors, row 2 holds zeros only, which have no direction by cosine",
+        ),
+        (np.diag([1.0, 0.0, 0.0, 1.0]), np.eye(4), "query_normalized", "query_vectors, row 1 holds zeros only"),
+        (np.ones((0, 4)), np.ones((0, 4)), "cosine", "the batch is empty"),
+        (np.ones((0, 4)), np.ones((3, 4)), "dot", "the batch is empty"),
+    ],
+)
+def test_a_batch_without_directions_or_rows_is_told_and_in_no_figure(queries, candidates, similarity, reason, caplog):
+    with caplog.at_level(logging.WARNING):
+        found = observed(queries, candidates, 0.5, similarity)
+    assert (found.skipped, found.skipped_steps, found.queries) == (1, (1,), 0)
+    assert caplog.messages[0].startswith(f"step 1 is left out of infonce: {reason}")
+
+
+def test_zeros_are_vectors_like_others_where_norms_count():
+    queries, candidates = np.eye(4), np.diag([1.0, 1.0, 0.0, 0.0])
+    found = observed(queries, candidates, 0.5, "dot")
+    # Rows 2 and 3 are each other's copies.
+    assert (found.skipped, found.queries, found.masked) == (0, 4, 0.5)
+
+
+def test_a_step_that_is_not_observed_is_not_told_either():
+    meter = InfoNCEMeter(every=5)
+    for _ in range(2):
+        meter.observe(np.zeros((2, 2)), np.zeros((2, 2)), 1.0)
+        meter.end_step()
+    assert meter.result().skipped_steps == (1,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query_vectors": torch.ones(3, 2, dtype=torch.complex64)}, r"query_vectors is a tensor of torch.complex64, .*; expected"),
+        ({"candidate_vectors": np.ones((3, 2), complex)}, "candidate_vectors is a ndarray with values of type complex128"),
+        ({"query_vectors": np.ones((3, 2), object)}, "query_vectors is a ndarray with values of type object"),
+        ({"query_vectors": None}, "query_vectors is None with values of type object; expected a matrix of real numbers"),
+        ({"query_vectors": [[1.0], [1.0, 2.0]]}, "query_vectors is a list of 2, and no array"),
+        ({"query_vectors": torch.eye(3, 2).to_sparse()}, r"query_vectors is a tensor of torch\.float32, torch\.sparse_coo"),
+        ({"query_vectors": torch.ones(2)}, r"query_vectors have shape \(2,\)"),
+        ({"query_vectors": np.ones((3, 0)), "candidate_vectors": np.ones((3, 0))}, r"shape \(3, 0\).*at least one number"),
+        ({"temperature": "x"}, "temperature is 'x'; expected a finite number above 0"),
+        ({"temperature": None}, "temperature is None; expected a finite number above 0"),
+        ({"temperature": True}, "temperature is True; expected"),
+        ({"temperature": torch.tensor([0.1, 0.2])}, r"temperature has shape \(2,\) and type torch.float32; expected"),
+        ({"temperature": torch.tensor(1j)}, "temperature has shape .* and type torch.complex64; expected"),
+        ({"temperature": 10**400}, "temperature is inf; expected a finite"),
+    ],
+)  # fmt: skip
+def test_arguments_of_a_wrong_kind_are_named(change, message):
+    given = {"query_vectors": np.ones((3, 2)), "candidate_vectors": np.ones((3, 2)), "temperature": 1.0, **change}
+    with pytest.raises(InputError, match=message):
+        InfoNCEMeter().observe(**given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 1.5}, "window is 1.5; expected at least 1, as a whole number"),
+        ({"window": "a"}, "window is 'a'; expected"),
+        ({"window": 10**30}, "window is 10+; expected"),
+        ({"every": 1.5}, "every is 1.5; expected"),
+        ({"every": True}, "every is True; expected"),
+        ({"most_queries": None}, "most_queries is None; expected"),
+        ({"prefix": ""}, "prefix is ''; expected a name"),
+        ({"prefix": 3}, "prefix is 3; expected a name"),
+    ],
+)
+def test_settings_of_a_wrong_kind_are_named(settings, message):
+    with pytest.raises(InputError, match=message):
+        InfoNCEMeter(**settings)
+
+
+def test_arrays_of_every_byte_order_and_layout_are_read():
+    queries, documents = world(np.random.default_rng(14), 6)
+    expected = observed(queries, documents, 0.2)
+    frozen = documents.copy()
+    frozen.setflags(write=False)
+    for other in (documents.astype(">f8"), np.asfortranarray(documents), documents[::-1].copy()[::-1], documents.tolist(), frozen):
+        assert observed(queries, other, 0.2) == expected
+    assert observed(queries, documents.astype(np.longdouble), 0.2) == expected
+
+
 # --- losses and trainers ---
 
 

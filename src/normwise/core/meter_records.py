@@ -31,7 +31,7 @@ class InfoNCEReading(Record):
         extrapolates: whether every query had so many.
         masked: candidates of a query that were left out besides its positive, on average.
         lonely: queries that had no negative, and are in no figure.
-        skipped: batches since the start that are in no figure, since a score was not finite.
+        skipped: batches since the start that are in no figure: a score was not finite, a vector had no direction, the batch was empty.
         skipped_steps: the first 20 steps that had one.
     """
 

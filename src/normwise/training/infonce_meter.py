@@ -16,10 +16,11 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 from normwise.core.errors import InputError
 from normwise.core.meter_records import InfoNCEReading
 from normwise.core.similarity import Similarity, parse_similarity
-from normwise.objectives.candidates import embedding_rows
+from normwise.core.strict import shown
 from normwise.objectives.scores import full_precision, score_matrix
 from normwise.theory.infonce_batch import QueryReadings, join_readings, mean_over_steps, read_scores, regime_of_readings
 from normwise.training.infonce_sources import attach, read_embeddings
+from normwise.training.infonce_vectors import copies_of_positives, read_count, read_temperature, read_vectors, why_unreadable
 
 logger = logging.getLogger(__name__)
 
@@ -59,11 +60,13 @@ class InfoNCEMeter(TrainerCallback):
 
     What is measured. Negatives in a batch are positives of other queries: their law is the marginal of the positive kernel M over
     the training pairs as they are batched, explicit negatives mixed in, and not the law pi of the documents that will be searched,
-    so that risk and limit are relative to that. They collide: candidates equal to a query's own positive are left out, as the loss
-    does (sentence-transformers' does not, so that its loss is higher where batches hold duplicates), but others that answer the
-    query just as well count as negatives, at every k. Two runs compare where their pairs, temperature and explicit negatives per
-    query are the same. Under sampling correction the limit is the cross-entropy over all candidates plus the mean log g of the
-    positives. Scores are those of training, dropout included.
+    so that risk and limit are relative to that. They collide: copies of a query's own positive are left out, but others that answer
+    the query just as well count as negatives, at every k. Copies are what `FocalEmbeddingLoss` leaves out itself: equal tokens, or
+    without token ids bit-equal vectors. Sentence-transformers' losses leave out none, so that they are higher where batches hold
+    copies; of them the meter leaves out equal tokens, and without token ids, as `observe` does, vectors that are equal up to what
+    half precision moves. Dropout moves vectors by more: in a loop of your own, give each text once to a batch. Two runs compare
+    where their pairs, temperature and explicit negatives per query are the same. Under sampling correction the limit is the
+    cross-entropy over all candidates plus the mean log g of the positives. Scores are those of training, dropout included.
 
     It reads detached values only and draws no random number: weights are bit-equal with and without it. With several processes
     each reads its own queries, and the first one's are logged. Under gradient accumulation k is that of a micro-batch.
@@ -76,17 +79,19 @@ class InfoNCEMeter(TrainerCallback):
         prefix: of the logged names; give each meter of a trainer its own.
 
     Raises:
-        InputError: numbers below 1; at the start of training: a loss that cannot be read; at `result`: no step was seen.
+        InputError: counts that are no whole numbers of at least 1, an empty prefix; at the start of training: a loss that cannot be
+            read; at `result`: no step was seen. Once training runs nothing is raised: a batch that cannot be read is warned of and
+            counted in `skipped`.
     """
 
     def __init__(
         self, loss: nn.Module | None = None, *, window: int = 50, every: int = 1, most_queries: int = 1024, prefix: str = "infonce"
     ) -> None:
-        for name, value in (("window", window), ("every", every), ("most_queries", most_queries)):
-            if value < 1:
-                raise InputError(f"{name} is {value}; expected at least 1")
-        self._loss, self._every, self._most, self._prefix = loss, every, most_queries, prefix
-        self._steps: deque[_Step] = deque(maxlen=window)
+        if not isinstance(prefix, str) or not prefix.strip():
+            raise InputError(f"prefix is {shown(prefix)}; expected a name, which the logged figures begin with")
+        self._loss, self._prefix = loss, prefix
+        self._every, self._most = read_count(every, name="every"), read_count(most_queries, name="most_queries")
+        self._steps: deque[_Step] = deque(maxlen=read_count(window, name="window"))
         self._end: Any = None
         self._begin_anew()
 
@@ -127,27 +132,38 @@ class InfoNCEMeter(TrainerCallback):
     ) -> None:
         """Read one batch of vectors; several before `end_step` are micro-batches of one step.
 
+        An empty batch, a vector of zeros that is to be normalized, and scores that are not finite are warned of and skipped.
+
         Args:
             query_vectors: (B, D) raw vectors of any float type, read as float32 (float64 stays).
-            candidate_vectors: (N, D), N >= B; row i < B is the positive of query i. Rows that are bit-equal to it are masked.
-            temperature: tau > 0, which divides the scores.
+            candidate_vectors: (N, D), N >= B; row i < B is the positive of query i. Copies of it among the other rows are left out,
+                see `infonce_vectors.copies_of_positives`: under a similarity that normalizes candidates, multiples of it, too.
+            temperature: tau > 0, which divides the scores; a learned one is detached.
             similarity: one of the four names.
 
         Raises:
-            InputError: shapes that do not fit, or a temperature that is not finite and above 0.
+            InputError: no matrices of real numbers, shapes that do not fit, or a temperature that is no finite number above 0.
         """
-        queries, candidates = torch.as_tensor(query_vectors).detach(), torch.as_tensor(candidate_vectors).detach()
+        queries, candidates = read_vectors(query_vectors, name="query_vectors"), read_vectors(candidate_vectors, name="candidate_vectors")
         shapes = tuple(queries.shape), tuple(candidates.shape)
-        if queries.ndim != 2 or candidates.ndim != 2 or queries.shape[1] != candidates.shape[1] or len(candidates) < len(queries):
+        if queries.shape[1] != candidates.shape[1] or len(candidates) < len(queries):
             raise InputError(
                 f"query_vectors have shape {shapes[0]}, candidate_vectors {shapes[1]}; expected (B, D) and (N, D), the first B rows "
                 "of the candidates being the positives"
             )
-        tau = float(temperature)
-        if not (np.isfinite(tau) and tau > 0.0):
-            raise InputError(f"temperature is {tau}; expected a finite number above 0")
-        chosen = parse_similarity(similarity)
-        read_embeddings([queries, candidates], embedding_rows(candidates), lambda q, c: score_matrix(q, c, chosen) / tau, self)
+        tau, chosen = read_temperature(temperature), parse_similarity(similarity)
+        if not self._looks:
+            return
+        candidates = candidates.to(queries.device)
+        if reason := why_unreadable(queries, candidates, chosen):
+            self.skip(reason)
+            return
+        read_embeddings(
+            [queries, candidates],
+            lambda c, rows: copies_of_positives(c, rows, normalized=chosen.normalizes_candidate),
+            lambda q, c: score_matrix(q, c, chosen) / tau,
+            self,
+        )
 
     def end_step(self) -> None:
         """Count one optimizer step: call it once for each, after the batches that went into it."""
@@ -171,7 +187,7 @@ class InfoNCEMeter(TrainerCallback):
 
     def rows(self, size: int) -> Tensor | None:
         """Which queries of a batch are read, (R,); None in a step that is not observed."""
-        if not size or (self._number != 1 and self._number % self._every):
+        if not size or not self._looks:
             return None
         return torch.arange(size) if size <= self._most else torch.linspace(0, size - 1, self._most, dtype=torch.float64).long()
 
@@ -187,10 +203,19 @@ class InfoNCEMeter(TrainerCallback):
             try:
                 self._open.parts.append(read_scores(own[there], negatives[there]))
             except InputError as error:
-                self._skip(str(error))
+                self.skip(str(error))
                 return
         self._open.lonely += int((~there).sum())
         self._open.masked += int(masked.sum()) - len(own)
+
+    def skip(self, reason: str) -> None:
+        """Pass over a batch that cannot be read, since an observer must not stop a training; the first one is warned of."""
+        self._skipped += 1
+        self._fresh = True
+        if not self._skipped_steps:
+            logger.warning("step %d is left out of %s: %s; later ones are counted in its `skipped`", self._number, self._prefix, reason)
+        if len(self._skipped_steps) < _NAMED and self._number not in self._skipped_steps:
+            self._skipped_steps.append(self._number)
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Start with the training; a resumed one is measured from where it resumes."""
@@ -222,19 +247,15 @@ class InfoNCEMeter(TrainerCallback):
         if not self._steps and not self._skipped:
             logger.warning("%s saw no batch: is it the trained loss that it was given?", self._prefix)
 
+    @property
+    def _looks(self) -> bool:
+        """Whether this step is observed."""
+        return self._number == 1 or self._number % self._every == 0
+
     def _begin_anew(self) -> None:
         self._steps.clear()
         self._open, self._number, self._fresh = _Step(), 1, False
         self._skipped, self._skipped_steps = 0, list[int]()
-
-    def _skip(self, reason: str) -> None:
-        """An observer must not stop a training: a batch that cannot be read is named and passed over."""
-        self._skipped += 1
-        self._fresh = True
-        if not self._skipped_steps:
-            logger.warning("step %d is left out of %s: %s; later ones are counted in its `skipped`", self._number, self._prefix, reason)
-        if len(self._skipped_steps) < _NAMED and self._number not in self._skipped_steps:
-            self._skipped_steps.append(self._number)
 
 
 def _reading(steps: list[_Step]) -> InfoNCEReading:
