@@ -52,6 +52,27 @@ def test_the_screen_says_what_to_do_first_and_shows_the_curve_and_the_sweep(file
     ):
         assert words in text
     assert text.count("│ *") == 1
+    assert "temperatures (* yours), k = 800, 300 queries" in text
+
+
+def test_in_a_batch_the_sweep_is_over_all_others(files, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    result = invoke(*files[:2], "--similarity", "cosine", "--temperature", 0.5, "--temperatures", "0.25")
+    assert "temperatures (* yours), k = 299, 300 queries" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--k", "--candidates"])
+def test_a_count_beyond_all_bounds_is_bad_usage(files, option):
+    result = invoke(*of(files, option, 999999999999999999999))
+    assert result.exit_code == 2
+    assert "expected 9,007,199,254,740,992 at most" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("temperature", ["1e-40", "1e39", "nan"])
+def test_an_extreme_temperature_is_bad_usage_without_warnings(files, temperature):
+    result = invoke(*files[:2], "--similarity", "cosine", "--temperature", temperature)
+    assert result.exit_code == 2
+    assert "warning" not in result.stderr
 
 
 def test_what_cannot_be_told_is_said(files, monkeypatch):
@@ -95,9 +116,14 @@ def test_a_model_answers_for_its_own_data(tmp_path):
     ):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     rows = "".join(f"q{at}\td{at}\t1\n" for at in range(len(words)))
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td0\t1\n", encoding="utf-8")
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{rows}", encoding="utf-8")
     result = invoke("--model", "all-MiniLM-L6-v2", "--data", folder, "--temperature", 0.05, "--json")
     assert result.exit_code == 0, result.output
     value = json.loads(result.stdout)
     assert (value["queries"], value["pool"]["size"], value["pool"]["masked"]) == (8, 8, 8)
     assert value["temperatures"][0]["recall@1"] > 0.8
+    notes = " ".join(value["notes"])
+    assert "has seen the answers, and its risks are lower" in notes
+    assert "calibration" not in notes
+    assert "as asked" not in notes

@@ -115,7 +115,7 @@ def show_negatives(report: NegativesReport) -> None:
         console.print(f"risk of a search over {report.candidates:,} candidates: {words}")
     rows = [_sweep_row(row, own=row.temperature == report.temperature) for row in report.temperatures]
     recall = report.temperatures[0].recall_at_1
-    title = f"temperatures (* yours), k = {report.sweep_pool:,}, {report.sweep_queries:,} queries; recall@1 {recall:.3f} at each of them"
+    title = f"temperatures (* yours), k = {report.sweep_k:,}, {report.sweep_queries:,} queries; recall@1 {recall:.3f} at each of them"
     show_rows(title, rows)
     bounds = report.bounds
     told = "they say nothing here (hardly better than the range of the scores)" if bounds.vacuous else "they hold for any vectors"

@@ -96,6 +96,7 @@ def full_report(text="vectors", **changes):
         "queries": 301,
         "sweep_queries": 201,
         "sweep_pool": 52,
+        "sweep_k": 47,
         "source": text,
         "notes": (text,),
         "seconds": 43.0,
@@ -147,6 +148,7 @@ def bare_report(**changes):
         "queries": 2,
         "sweep_queries": 2,
         "sweep_pool": 2,
+        "sweep_k": 2,
         "source": "",
         "notes": (),
     }

@@ -35,10 +35,26 @@ def test_what_outranks_the_positive_is_counted_and_masked_pairs_are_not():
     asked, own = np.eye(2), np.eye(2)
     pool = np.array([[2.0, 0.0], [0.0, 0.5], [1.0, 0.0]])
     found = false_negative_bound(asked, own, pool)
-    assert (found.above_own, found.hit_rate) == (pytest.approx(1.0 / 3.0), 0.5)
+    assert (found.above_own, found.hit_rate) == (pytest.approx(1.0 / 6.0), 0.5)
     masked = np.array([0, 0]), np.array([0, 2])
     found = false_negative_bound(asked, own, pool, masked=masked)
     assert (found.above_own, found.hit_rate) == (0.0, 1.0)
+
+
+def test_ties_do_not_go_by_the_luck_of_rounding():
+    """Each query scores its positive as two rows of the pool do, but for the order in which a product adds."""
+    random = np.random.default_rng(5)
+    asked, own = (random.normal(size=(300, 384)).astype(np.float32) for _ in range(2))
+    # Sums of the same terms in another order, as a copy that was scaled there and back.
+    pool = np.concatenate([own * np.float32(1.7) / np.float32(1.7), -np.abs(own)])
+    scores = np.einsum("ij,ij->i", asked, pool[:300], dtype=np.float64)
+    assert (scores > np.einsum("ij,ij->i", asked, own, dtype=np.float64)).any()
+    rest = np.nonzero(~np.eye(300, 600, dtype=bool))
+    found = false_negative_bound(asked, own, pool, masked=rest)
+    assert (found.above_own, found.hit_rate) == (0.0, 1.0)
+    higher = np.concatenate([own + np.float32(1e-4) * asked, -np.abs(own)])
+    found = false_negative_bound(asked, own, higher, masked=rest)
+    assert (found.above_own, found.hit_rate) == (1.0, 0.0)
 
 
 def test_one_query_bounds_nothing():

@@ -9,7 +9,7 @@ from test_infonce_temperatures import world
 from normwise.theory.infonce_estimates import Estimate
 from normwise.theory.infonce_regime import Regime
 from normwise.theory.infonce_temperatures import temperature_sweep
-from normwise.theory.negatives_advice import batch_advice, ease_advice, limit_advice, temperature_advice
+from normwise.theory.negatives_advice import batch_advice, change_interval, ease_advice, limit_advice, temperature_advice
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,57 @@ def test_another_temperature_is_advised_only_beyond_the_error_of_the_difference(
     unsure[2] = sweep[2]
     assert temperature_advice(unsure, 1.0) == "no temperature of the sweep is better than 1 beyond the error of the difference"
     alone = temperature_sweep(queries, positives, pool, temperature=1.0, others=[])
-    assert temperature_advice(alone, 1.0) == "no temperature of the sweep tells positives better than 1"
+    assert temperature_advice(alone, 1.0) == "no other temperature was compared with 1"
+    colder = [replace(alone[0], temperature=2.0, change=Estimate(0.1, 0.01)), *alone]
+    assert temperature_advice(colder, 1.0) == "no temperature of the sweep tells positives better than 1"
     cold = temperature_sweep(queries, positives, pool[:32], temperature=0.01, others=[0.02])
     assert "cannot be told" in temperature_advice(cold, 0.01)
+
+
+def test_an_error_that_is_not_known_is_none_and_decides_nothing():
+    text = batch_advice(1, 4, Estimate(-0.02, float("nan")), None)
+    assert text == "going from 1 to 4 negatives changes the risk by -0.0200 nats: too few queries or negatives to tell its error"
+    queries, positives, pool = world(0)
+    sweep = temperature_sweep(queries[:1], positives[:1], pool, temperature=1.0, others=[0.5])
+    assert "cannot be told: with so few queries no difference has an error" in temperature_advice(
+        [replace(each, change=Estimate(-0.3, float("nan"))) if each.temperature == 0.5 else each for each in sweep], 1.0
+    )
+
+
+def test_a_small_error_is_written_out_and_none_is_zero():
+    assert "by -1.3153 ± 2e-06 nats" in batch_advice(1, 4, Estimate(-1.3153, 1e-6), None)
+    assert "by -1.3153 ± 0.0000 nats" in batch_advice(1, 4, Estimate(-1.3153, 0.0), None)
+
+
+def test_a_change_away_from_the_limit_is_no_part_of_what_is_left():
+    assert "further ones" not in batch_advice(8, 32, Estimate(0.2, 0.01), -0.3)
+
+
+def test_one_negative_is_one():
+    assert limit_advice(Regime(0.1, 0.1, 0.1, 1.0, 1.0, 10.0, 1)).startswith("1 negative is too few to extrapolate from")
+    assert "within 1 negative:" in limit_advice(Regime(4.0, 9.0, 12.34, 1.0, 123.4, 123.4, 1))
+
+
+def test_the_interval_of_a_change_is_what_the_advice_judges():
+    queries, positives, pool = world(0)
+    own, other = temperature_sweep(queries, positives, pool, temperature=0.5, others=[1.0])
+    assert other.change is not None
+    low, high = change_interval(other, own) or (0.0, 0.0)
+    assert high - low == pytest.approx(2 * 1.959964 * other.change.error + 2 * (own.beyond + other.beyond))
+    assert change_interval(own, own) == (0.0, 0.0)
+    assert change_interval(replace(other, change=None), own) is None
+    # By its error alone it would be told; by what the limits may be off by it is not.
+    wide = replace(other, change=Estimate(-0.1, 0.01), beyond=0.2)
+    assert "beyond the error of the difference" in temperature_advice([own, wide], 0.5)
+    told = replace(wide, beyond=0.0)
+    low, high = change_interval(told, replace(own, beyond=0.0)) or (0.0, 0.0)
+    assert f"({-high:.3f} to {-low:.3f})" in temperature_advice([replace(own, beyond=0.0), told], 0.5)
+
+
+def test_a_sweep_of_which_only_the_own_temperature_has_a_limit_is_said():
+    queries, positives, pool = world(0)
+    own, other = temperature_sweep(queries, positives, pool, temperature=0.5, others=[1.0])
+    assert "none of the others has a limit" in temperature_advice([own, replace(other, change=None)], 0.5)
 
 
 def test_negatives_that_teach_nothing_are_named():

@@ -1,5 +1,6 @@
 """`advise_negatives` end to end: on vectors whose truth is known, and on what people get wrong."""
 
+import itertools
 import json
 
 import numpy as np
@@ -10,7 +11,8 @@ from normwise.core.errors import InputError
 from normwise.core.negatives_records import NegativesReport
 from normwise.core.similarity import Similarity
 from normwise.workflows.negatives import advise_negatives
-from normwise.workflows.negatives_material import Limits, prepared
+from normwise.workflows.negatives_inputs import Limits, Words
+from normwise.workflows.negatives_material import prepared
 
 
 def world(seed=0, *, queries=600, pool=3000, width=8, noise=0.7):
@@ -144,13 +146,70 @@ def test_any_number_of_negatives_gets_an_answer(k):
     assert seen.advice.endswith(".")
 
 
+@pytest.mark.parametrize(("k", "near", "after"), [(300, 256, 400), (7, 8, 32), (64, None, 256)])
+def test_a_k_beside_the_curve_is_said(k, near, after):
+    queries, positives, pool = world(14, queries=60, pool=400)
+    seen = advise(queries, positives, pool, k=k)
+    assert seen.advice.startswith(f"Going from {near or k} to {after} negatives")
+    assert [note for note in seen.notes if "on the curve" in note] == (
+        [] if near is None else [f"k = {k} is not on the curve: the advice is about {near}, the nearest"]
+    )
+
+
+def test_a_search_beyond_a_pool_that_cannot_tell_is_said_once():
+    queries, positives, pool = world(15, queries=60, pool=400)
+    seen = advise(queries, positives, pool, temperature=0.03, candidates=401)
+    assert seen.search is not None
+    assert seen.search.estimate is None
+    assert [note for note in seen.notes if "401 candidates" in note] == [
+        note for note in seen.notes if note.endswith("no extrapolation is given, nor a risk over 401 candidates")
+    ]
+    inside = advise(queries, positives, pool, temperature=0.03, candidates=300)
+    assert inside.search is not None
+    assert any("read off the curve" in note for note in inside.notes)
+    assert inside.search.estimate is not None
+    ends = inside.risk[inside.k.index(256)], inside.risk[inside.k.index(400)]
+    assert min(ends) <= inside.search.estimate <= max(ends)
+
+
+def test_one_query_and_one_negative_have_no_errors_and_words_for_one():
+    queries, positives, pool = world(16, queries=1, pool=400)
+    seen = advise(queries, positives, pool)
+    assert "nan" not in seen.advice
+    assert "beyond the error" not in seen.advice
+    assert "too few queries or negatives to tell its error" in seen.advice
+    assert "1 negatives" not in advise(queries, positives, pool[:1]).advice
+
+
+def test_a_set_of_negatives_holds_one_at_least():
+    seen = advise(*world(17, queries=60, pool=400), temperature=0.01)
+    assert seen.effective_negatives[0] == 1.0
+    assert all(first <= second for first, second in itertools.pairwise(seen.effective_negatives))
+
+
+def test_the_sweep_says_how_many_negatives_each_query_has():
+    queries, positives, pool = world(18, queries=100, pool=200)
+    assert (advise(queries, positives).sweep_k, advise(queries, positives).sweep_pool) == (99, 100)
+    assert advise(queries, positives, pool).sweep_k == 200
+
+
+def test_the_interval_of_a_change_in_the_report_is_that_of_the_advice():
+    seen = advise(*world(19, pool=60), temperature=0.5, temperatures=[0.35])
+    row = seen.temperatures[0]
+    low, high = row.change_ci
+    assert row.change is not None
+    assert low is not None
+    assert high is not None
+    assert f"by {-row.change:.3f} nats ({-high:.3f} to {-low:.3f})" in seen.advice
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"similarity": None}, "similarity is missing"),
         ({"temperature": None}, "temperature is missing: give that of the training loss"),
         ({"temperature": 0.0}, r"temperature is 0\.0; expected a finite number above 0"),
-        ({"temperatures": [0.1, -1.0]}, r"temperature is -1\.0"),
+        ({"temperatures": [0.1, -1.0]}, r"temperatures\[1\] is -1\.0"),
         ({"k": 0}, "k is 0; expected 1 or above"),
         ({"candidates": 0}, "candidates is 0"),
         ({"limit_queries": 1}, "limit_queries is 1; expected 2 or above"),
@@ -173,7 +232,7 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path):
     bad[3, 2] = np.nan
     with pytest.raises(InputError, match="row 3"):
         advise(queries, bad)
-    with pytest.raises(InputError, match="query 0 has no negative"):
+    with pytest.raises(InputError, match="no query has a negative: of 1 in positives all are copies of its positive"):
         advise(queries[:1], positives[:1])
     with pytest.raises(InputError, match="needs vectors of queries and of their positives"):
         advise_negatives(similarity="dot", temperature=1.0)
@@ -186,8 +245,8 @@ def test_vectors_that_do_not_fit_are_refused(tmp_path):
 def test_relevant_rows_of_the_pool_are_no_negatives():
     queries, positives, pool = world(13, queries=5, pool=20)
     relevant = [np.array([row, 19]) for row in range(5)]
-    how = {"similarity": Similarity.DOT, "temperature": 1.0, "limits": Limits(10, 100, 0), "source": "x"}
+    how = {"similarity": Similarity.DOT, "temperature": 1.0, "limits": Limits(10, 100, 0), "words": Words("x")}
     found = prepared(queries, positives, pool, relevant=relevant, **how)
-    assert found.masked is not None
-    seen = {(int(row), found.pool[place].tobytes()) for row, place in zip(*found.masked, strict=True)}
+    assert found.pairs is not None
+    seen = {(int(row), found.pool[place].tobytes()) for row, place in zip(*found.pairs, strict=True)}
     assert seen == {(row, pool[other].astype(np.float32).tobytes()) for row in range(5) for other in (row, 19)}

@@ -79,7 +79,8 @@ class BoundsRecord(Record):
 class TemperatureRow(Record):
     """What a temperature makes of the same vectors, at the largest k of the sweep.
 
-    `change` is the cross-entropy less that at the temperature that was given, of the same queries and negatives; `residuals` are
+    `change` is the cross-entropy less that at the temperature that was given, of the same queries and negatives, and `change_ci` is as
+    wide as the errors of both limits make it; `residuals` are
     quantiles .1, .5, .9 of 1 - p_+; `effective_negatives` the median of 1 / sum w^2.
     """
 
@@ -106,7 +107,7 @@ class FalseNegativeRecord(Record):
 
 
 class PoolRecord(Record):
-    """The negatives: `kind` "positives of other queries" or "pool"; `masked` pairs are a query's own positive among them.
+    """The negatives: `kind` "positives of other queries" or "pool"; `masked` pairs are a query's own positive among them, or a copy.
 
     `collision` is the chance that a batch holds a query's own positive a second time; `shift` the Kolmogorov-Smirnov distance between
     scores with the pool and with positives of other queries.
@@ -123,8 +124,9 @@ class NegativesReport(Record):
     """What `normwise negatives` found.
 
     All risks are InfoNCE less log k, in nats: those of different k compare. `risk_ci` are 95% intervals over queries and pool; `decoupled`
-    is the risk of DCL. `effective_negatives` are medians over queries of k / (1 + cv2), at each k. `at` is the number of negatives that
-    the advice is about, `search` the risk of a search over `candidates`, where they were asked for.
+    is the risk of DCL. `effective_negatives` are medians over queries of k / (1 + cv2), at least 1, at each k. `at` is the number of
+    negatives that the advice is about, `search` the risk of a search over `candidates`, where they were asked for. `sweep_pool` is the
+    pool of the sweep of temperatures, `sweep_k` the fewest negatives that any query has of it.
     """
 
     advice: str
@@ -152,6 +154,7 @@ class NegativesReport(Record):
     queries: int
     sweep_queries: int
     sweep_pool: int
+    sweep_k: int
     source: str
     notes: tuple[str, ...] = ()
     report: str | None = None

@@ -192,7 +192,7 @@ def pool_rows(report: NegativesReport) -> list[dict[str, str]]:
     return [
         _row("Kind", settle(pool.kind), "as a batch has them" if pool.kind != "pool" else "given, or the corpus of the data"),
         _row("Size", f"{pool.size:,}", "vectors"),
-        _row("Masked", f"{pool.masked:,}", "pairs of a query and its own positive in the pool: no negatives"),
+        _row("Masked", f"{pool.masked:,}", "pairs of a query and its own positive, or a copy of it, in the pool: no negatives"),
         _row(
             "Collision", share(pool.collision), f"of queries have their own positive among {report.at:,} positives of other training pairs"
         ),

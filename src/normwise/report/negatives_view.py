@@ -168,8 +168,9 @@ def _sweep_lead(report: NegativesReport) -> str:
     asked, pool = report.sweep_queries, report.sweep_pool
     queries = f"{asked:,} of {report.queries:,} queries" if asked != report.queries else f"all {asked:,} queries"
     negatives = f"{pool:,} of the {report.pool.size:,} in the pool" if pool != report.pool.size else f"all {pool:,} in the pool"
+    less = f", less what is a query’s own positive: {report.sweep_k:,} for each, or more" if report.sweep_k < pool else ""
     return (
-        f"The same vectors at other temperatures: {queries}, with {negatives} as negatives. Recall@1 is "
+        f"The same vectors at other temperatures: {queries}, with {negatives} as negatives{less}. Recall@1 is "
         f"{share(report.temperatures[0].recall_at_1)} at each: a temperature changes what there is to learn, not the order of candidates. "
         "Vectors trained at another temperature would be others: a sweep says what suits these."
     )

@@ -27,7 +27,7 @@ class FalseNegatives:
         high: upper end of its 95% interval.
         threshold: the score at which it was reached.
         above_own: mean share of a query's negatives that score above its own positive.
-        hit_rate: share of queries whose positive scores above every negative.
+        hit_rate: share of queries whose positive no negative scores above. Ties count for the positive, in both.
     """
 
     at_most: float
@@ -56,7 +56,8 @@ def false_negative_bound(
         masked: rows of queries and of the pool, (P,) each, of pairs that are known to be no negatives.
 
     Returns:
-        The bound: true whatever the model, and close only where some negatives score as only positives do.
+        The bound: true whatever the model, and close only where some negatives score as only positives do. A negative is above a positive
+        if its score is higher by more than float32 rounds scores, sqrt(D) 2^-23 ||q|| ||x||: equal scores are none of them above.
 
     Raises:
         InputError: shapes do not fit.
@@ -76,13 +77,14 @@ def false_negative_bound(
     beaten, size = np.zeros(len(own)), np.full(len(own), float(len(pool)))
     rows, places = (np.empty(0, dtype=np.int64),) * 2 if masked is None else masked
     np.subtract.at(size, rows, 1.0)
+    lengths, rounding = np.linalg.norm(queries, axis=1), np.linalg.norm(pool, axis=1) * np.sqrt(pool.shape[1]) * np.finfo(np.float32).eps
     step = max(1, _BLOCK_VALUES // len(pool))
     for low in range(0, len(own), step):
         block = slice(low, low + step)
         scores = np.asarray(queries[block] @ pool.T, dtype=np.float64)
         here = (rows >= low) & (rows < low + step)
         scores[rows[here] - low, places[here]] = -np.inf
-        beaten[block] = (scores >= own[block, None]).sum(axis=1)
+        beaten[block] = (scores - lengths[block, None] * rounding > own[block, None]).sum(axis=1)
         for column, level in enumerate(levels):
             higher = scores >= level
             above[block, column] = higher.sum(axis=1)

@@ -14,6 +14,7 @@ from normwise.theory.infonce_temperatures import AtTemperature
 WORTH = 0.01
 _EASY = 0.01
 _NOTHING = 0.05
+_FOUR_PLACES, _ROUNDING = 5e-5, 1e-9
 
 
 def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, loss: float | None = None) -> str:
@@ -33,16 +34,17 @@ def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, lo
     """
     low, high = change.interval()
     half = (high - low) / 2.0
-    text = f"going from {k:,} to {after:,} negatives changes the risk by {change.value:+.4f} ± {half:.4f} nats"
+    text = f"going from {k:,} to {counted(after)} changes the risk by {change.value:+.4f}"
     if not np.isfinite(half):
-        return f"{text}: too few queries or negatives to tell its error"
+        return f"{text} nats: too few queries or negatives to tell its error"
+    text = f"{text} ± {_half(half)} nats"
     if loss is not None and loss < _NOTHING:
         return f"{text}, but then still leaves a loss of {loss:.2g}: more negatives of this kind teach next to nothing"
     if abs(change.value) + half < WORTH:
         return f"{text}: not worth it"
     if abs(change.value) - half <= WORTH:
         return f"{text}: whether that is more than {WORTH} nats cannot be told with so few queries and negatives"
-    part = f" of the {left:+.3f} that all further ones would" if left is not None and abs(left) > abs(change.value) else ""
+    part = f" of the {left:+.3f} that all further ones would" if left is not None and left / change.value > 1.0 else ""
     return f"{text}{part}: more negatives still change what is learned"
 
 
@@ -54,9 +56,10 @@ def limit_advice(regime: Regime) -> str:
         '1/k has not begun within 256 negatives: it needs k >> 50 (mean cv2 of e^score), say 500; no extrapolation is given'
     """
     if regime.pool >= regime.decoupled_start:
-        return f"{regime.pool:,} negatives are too few to extrapolate from: it takes {FEWEST_NEGATIVES} or more"
+        verb = "is" if regime.pool == 1 else "are"
+        return f"{counted(regime.pool)} {verb} too few to extrapolate from: it takes {FEWEST_NEGATIVES} or more"
     return (
-        f"1/k has not begun within {regime.pool:,} negatives: it needs k >> {regime.cv2_mean:,.3g} (mean cv2 of e^score), say "
+        f"1/k has not begun within {counted(regime.pool)}: it needs k >> {regime.cv2_mean:,.3g} (mean cv2 of e^score), say "
         f"{_round_up(regime.decoupled_start):,}; no extrapolation is given"
     )
 
@@ -71,11 +74,17 @@ def temperature_advice(sweep: Sequence[AtTemperature], temperature: float) -> st
     own = next(each for each in sweep if each.temperature == temperature)
     if own.change is None:
         return f"which temperature suits these vectors cannot be told, since the limit at {temperature:g} cannot"
+    if len(sweep) == 1:
+        return f"no other temperature was compared with {temperature:g}"
     known = [each for each in sweep if each.change is not None]
+    if len(known) == 1:
+        return f"whether another temperature of the sweep is better than {temperature:g} cannot be told: none of the others has a limit"
     best = min(known, key=lambda each: each.change.value if each.change is not None else 0.0)
     if best is own or best.change is None:
         return f"no temperature of the sweep tells positives better than {temperature:g}"
-    low, high = best.change.interval(beyond=best.beyond + own.beyond)
+    low, high = change_interval(best, own) or (float("nan"), float("nan"))
+    if not np.isfinite(high):
+        return f"whether another temperature is better than {temperature:g} cannot be told: with so few queries no difference has an error"
     if not high < 0.0:
         return f"no temperature of the sweep is better than {temperature:g} beyond the error of the difference"
     edge = best is known[0] or best is known[-1]
@@ -86,15 +95,42 @@ def temperature_advice(sweep: Sequence[AtTemperature], temperature: float) -> st
     )
 
 
+def change_interval(each: AtTemperature, own: AtTemperature) -> tuple[float, float] | None:
+    """Return the 95% interval of a change of the cross-entropy, widened by what either limit may be off by beyond its error.
+
+    Args:
+        each: a temperature of a sweep.
+        own: that of the training; against itself nothing changes.
+    """
+    if each.change is None:
+        return None
+    return each.change.interval(beyond=0.0 if each is own else each.beyond + own.beyond)
+
+
 def ease_advice(own: AtTemperature, k: int) -> str | None:
     """Say that the task is too easy to learn from, where nearly every query has its positive with certainty."""
     _, middle, high = own.residuals
     if middle >= _EASY:
         return None
     return (
-        f"half of the queries leave less than {middle:.2g} to learn (1 - p of their positive among {k:,} negatives; a tenth leave more "
+        f"half of the queries leave less than {middle:.2g} to learn (1 - p of their positive among {counted(k)}; a tenth leave more "
         f"than {high:.2g}): the negatives are too easy at this temperature"
     )
+
+
+def counted(k: int) -> str:
+    """So many negatives.
+
+    Example:
+        >>> counted(1), counted(1024)
+        ('1 negative', '1,024 negatives')
+    """
+    return f"{k:,} negative" if k == 1 else f"{k:,} negatives"
+
+
+def _half(value: float) -> str:
+    """Half of an interval, to four places, or to one digit where they would be zeros; what is below rounding is none."""
+    return f"{value:.1g}" if _ROUNDING < value < _FOUR_PLACES else f"{value:.4f}"
 
 
 def _round_up(value: float) -> int:

@@ -21,9 +21,20 @@ from normwise.data.texts import printable
 from normwise.theory.false_negatives import FalseNegatives, false_negative_bound
 from normwise.theory.infonce_estimates import Estimate, risk_change, search_risk
 from normwise.theory.infonce_temperatures import AtTemperature, temperature_sweep
-from normwise.theory.negatives_advice import batch_advice, ease_advice, limit_advice, temperature_advice
+from normwise.theory.negatives_advice import batch_advice, counted, ease_advice, limit_advice, temperature_advice
 from normwise.workflows.evaluate import check_report
-from normwise.workflows.negatives_material import Limits, Prepared, given_material, judged_material
+from normwise.workflows.negatives_inputs import (
+    LEAST_TEMPERATURE,
+    MOST_SCORE,
+    MOST_TEMPERATURE,
+    Limits,
+    checked_count,
+    checked_flag,
+    checked_place,
+    checked_temperatures,
+    refuse_unheld,
+)
+from normwise.workflows.negatives_material import Prepared, given_material, judged_material
 from normwise.workflows.negatives_parts import (
     Read,
     bounds_record,
@@ -75,9 +86,9 @@ def advise_negatives(
         model: a saved model, a folder or a hub id, in place of vectors; it brings its similarity and temperature.
         data: judged queries or pairs for `model`: their corpus is the pool.
         similarity: one of the four names; asked for with vectors, never guessed.
-        temperature: tau > 0; a model that normwise trained brings its own.
-        k: negatives per query in training, which the advice is about; None takes 256, or the pool where that is smaller.
-        candidates: also the risk of a search over so many candidates.
+        temperature: tau, 1e-6 to 1e6; a model that normwise trained brings its own.
+        k: negatives per query in training, which the advice is about, 1 to 2^53; None takes 256, or the pool where that is smaller.
+        candidates: also the risk of a search over so many candidates, 1 to 2^53.
         temperatures: of the sweep; None takes nine, from a quarter of `temperature` to four times it.
         limit_queries: at most so many queries, drawn by `seed`.
         limit_pool: at most so many of the pool, likewise.
@@ -88,11 +99,14 @@ def advise_negatives(
         overwrite: replace an earlier page at `report`.
 
     Returns:
-        The report. A pair of a query and a row of the pool that is its own positive, bit for bit, is no negative: masked, and counted.
+        The report. A pair of a query and a row of the pool that is a copy of its own positive is no negative: masked, and counted.
+        Copies are equal as they are scored, but for storage in half precision. Queries that this leaves next to no negatives are
+        left out, and the notes say which.
 
     Raises:
-        InputError: vectors that are not finite or do not fit each other; a similarity or temperature that is missing; k below 1; a
-            pool without a negative.
+        InputError: an argument of another type or out of its range; vectors that are not finite or do not fit each other, rows of
+            zeros where the similarity normalizes them, values or scores beyond float32; a similarity or temperature that is missing;
+            a pool without a negative.
 
     Reference: Whiteley (2026) for the risk and its limit; estimators, errors and bounds are described in the guide on negatives.
 
@@ -102,12 +116,23 @@ def advise_negatives(
         ('positives of other queries', (1, 2, 4, 7), [0.313, -0.142, -0.481, -0.672])
     """
     start = time.monotonic()
-    check_report(report, overwrite=overwrite)
-    limits = Limits(limit_queries, limit_pool, seed)
-    _check_counts(k=k, candidates=candidates, limit_queries=limit_queries, limit_pool=limit_pool)
+    report = None if (place := checked_place("report", report)) is None else Path(place)
+    check_report(report, overwrite=checked_flag("overwrite", overwrite))
+    seed = checked_count("seed", seed, least=0, most=None)
+    limits = Limits(
+        checked_count("limit_queries", limit_queries, least=2, most=None), checked_count("limit_pool", limit_pool, most=None), seed
+    )
+    k = None if k is None else checked_count("k", k)
+    candidates = None if candidates is None else checked_count("candidates", candidates)
+    taus = checked_temperatures(temperatures)
+    batch_size = checked_count("batch_size", batch_size)
+    progress = None if progress is None else checked_flag("progress", progress)
+    model, data = checked_place("model", model), checked_place("data", data)
     if model is None:
         if queries is None or positives is None:
             raise InputError("negatives needs vectors of queries and of their positives, or a model with data")
+        if data is not None:
+            raise InputError("data belongs to a model: bare vectors are queries, positives and pool; leave data out, or give a model")
         material = given_material(queries, positives, pool, similarity=similarity, temperature=temperature, limits=limits)
     else:
         if queries is not None or positives is not None or pool is not None:
@@ -117,12 +142,12 @@ def advise_negatives(
         if similarity is not None:
             raise InputError("similarity belongs to bare vectors: a model brings its own; leave it out")
         material = judged_material(model, data, temperature=temperature, limits=limits, batch_size=batch_size, progress=progress)
-    found = _advise(material, k=k, candidates=candidates, temperatures=temperatures, seed=seed)
+    found = _advise(material, k=k, candidates=candidates, temperatures=taus, seed=seed)
     found = found.model_copy(update={"seconds": time.monotonic() - start, "report": None if report is None else printable(str(report))})
     if report is not None:
         from normwise.report.page import render_negatives
 
-        write_text(Path(report), render_negatives(found))
+        write_text(report, render_negatives(found))
     return found
 
 
@@ -130,12 +155,16 @@ def _advise(
     material: Prepared, *, k: int | None, candidates: int | None, temperatures: Sequence[float] | None, seed: int
 ) -> NegativesReport:
     tau = material.temperature
+    others = _others(material, temperatures)
+    refuse_unheld(material.largest, float(np.abs(material.own_similarity).max()), least=min([tau, *others]))
     read = read_pool(material)
     notes = list(material.notes)
     at = _own_k(read, k, notes)
-    sweep, lesser, wrong = _sweep(material, temperatures, seed=seed)
+    near = _nearest(read, at)
+    if at <= read.curve.k[-1] and near not in (at, read.curve.k[-1]):
+        notes.append(f"k = {at:,} is not on the curve: the advice is about {near:,}, the nearest")
+    sweep, lesser, wrong = _sweep(material, others, seed=seed)
     own = next(each for each in sweep if each.temperature == tau)
-    sizes = read.sums.size[:, None]
     ks = read.curve.k
     return NegativesReport(
         advice=_advice(read, at, sweep, own),
@@ -156,9 +185,9 @@ def _advise(
             constant=known(read.regime.constant),
         ),
         fit=fit_record(read),
-        effective_negatives=tuple(np.median(np.minimum(ks[None, :], sizes) / (1.0 + read.sums.cv2[:, None]), axis=0).tolist()),
+        effective_negatives=_effective(read),
         bounds=bounds_record(material, read),
-        temperatures=tuple(temperature_row(each, material.similarity, lesser, wrong) for each in sweep),
+        temperatures=tuple(temperature_row(each, own, lesser, wrong) for each in sweep),
         false_negatives=FalseNegativeRecord(
             at_most=known(wrong.at_most),
             ci_high=known(wrong.high),
@@ -175,6 +204,7 @@ def _advise(
         queries=len(material.queries),
         sweep_queries=len(lesser.queries),
         sweep_pool=len(lesser.pool),
+        sweep_k=own.regime.pool,
         source=printable(material.source),
         notes=tuple(notes),
     )
@@ -200,10 +230,21 @@ def _advice(read: Read, at: int, sweep: Sequence[AtTemperature], own: AtTemperat
     return text[0].upper() + text[1:] + "."
 
 
+def _nearest(read: Read, at: int) -> int:
+    """The number on the curve that is nearest, by their ratio."""
+    return min(read.curve.k.tolist(), key=lambda each: abs(math.log(each / at)))
+
+
+def _effective(read: Read) -> tuple[float, ...]:
+    """Medians over queries of k / (1 + cv2), at each k; a set of negatives holds one at least."""
+    each = np.minimum(read.curve.k[None, :], read.sums.size[:, None]) / (1.0 + read.sums.cv2[:, None])
+    return tuple(np.median(np.maximum(each, 1.0), axis=0).tolist())
+
+
 def _batch(read: Read, at: int) -> str:
     """From the number of negatives, on the curve the nearest to it, to four times that, or to the pool."""
     ks = read.curve.k.tolist()
-    near = min(ks, key=lambda each: abs(math.log(each / at)))
+    near = _nearest(read, at)
     left = None if read.limit is None else read.limit[0].value - float(read.curve.risk[ks.index(near)])
     known = at <= ks[-1] and near < ks[-1]
     if known:
@@ -211,23 +252,23 @@ def _batch(read: Read, at: int) -> str:
         loss = float(read.curve.risk[ks.index(after)]) + math.log(after)
         return batch_advice(near, after, risk_change(read.positive, read.sums, near, after), left, loss=loss)
     if read.limit is None:
-        return f"what more than {ks[-1]:,} negatives do cannot be told from a pool of {ks[-1]:,}: give a larger one"
+        return f"what more than {counted(ks[-1])} would do cannot be told from a pool of {ks[-1]:,}: give a larger one"
     now, then = (search_risk(read.positive, read.sums, each) for each in (at, _LARGER * at))
     # Of the same queries and negatives: the error of the difference is no more than that of the term that changes.
     change = Estimate(then.value - now.value, read.limit[1] / at + now.error / max(1.0, at / read.regime.start))
     return f"beyond the pool, extrapolated: {batch_advice(at, _LARGER * at, change, left)}"
 
 
-def _sweep(material: Prepared, temperatures: Sequence[float] | None, *, seed: int) -> tuple[list[AtTemperature], Prepared, FalseNegatives]:
+def _others(material: Prepared, temperatures: Sequence[float] | None) -> list[float]:
+    """What to compare with: what was asked for, else nine as far as scores can be told there."""
+    if temperatures is not None:
+        return list(temperatures)
+    least = max(LEAST_TEMPERATURE, float(np.abs(material.own_similarity).max()) / MOST_SCORE)
+    return [tau for factor in _SWEEP if least <= (tau := factor * material.temperature) <= MOST_TEMPERATURE]
+
+
+def _sweep(material: Prepared, others: Sequence[float], *, seed: int) -> tuple[list[AtTemperature], Prepared, FalseNegatives]:
     lesser = material.cut(_SWEEP_QUERIES, _SWEEP_POOL, seed=seed)
-    others = [factor * material.temperature for factor in _SWEEP] if temperatures is None else list(temperatures)
     parts = lesser.queries, lesser.positives, lesser.pool
-    sweep = temperature_sweep(*parts, temperature=material.temperature, others=others, masked=lesser.masked)
-    return sweep, lesser, false_negative_bound(*parts, masked=lesser.masked)
-
-
-def _check_counts(**counts: int | None) -> None:
-    for name, value in counts.items():
-        least = 2 if name == "limit_queries" else 1
-        if value is not None and value < least:
-            raise InputError(f"{name} is {value}; expected {least} or above")
+    sweep = temperature_sweep(*parts, temperature=material.temperature, others=others, masked=lesser.pairs)
+    return sweep, lesser, false_negative_bound(*parts, masked=lesser.pairs)

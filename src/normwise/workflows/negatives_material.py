@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity, parse_similarity
-from normwise.data.vectors import load_vectors
-from normwise.theory.directions import exact_norms, normalize
+from normwise.data.texts import printable
+from normwise.theory.vector_copies import kinds_of
+from normwise.workflows.calibrate_overlap import TOO_MUCH
+from normwise.workflows.negatives_inputs import Limits, Words, checked_temperature, named, opened, refuse_far, same_vectors, taken
+from normwise.workflows.negatives_masks import (
+    Masked,
+    copy_notes,
+    cut_note,
+    enough_left,
+    equal_note,
+    find_masked,
+    first_names,
+    left_out_note,
+    reach_of,
+)
 
 _UNIT = 1e-3
-
-
-@dataclass(frozen=True)
-class Limits:
-    """At most so many queries and negatives, drawn by `seed`."""
-
-    queries: int
-    pool: int
-    seed: int
+_SEEN = "has seen the answers, and its risks are lower than those of new queries"
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ class Prepared:
         queries: (B, D) float32.
         positives: (B, D) float32.
         pool: (M, D) float32, in a random order.
-        masked: rows of queries and of the pool, (P,) each, of pairs that are no negatives.
-        positive_keys: (B,) int64, equal where positives are.
+        masked: pairs of a query and a row of the pool that are no negatives.
+        positive_keys: (B,) int64, equal where positives are copies.
         own_similarity: (B,) float64 similarity of each query with its positive.
         largest: no similarity is larger.
         similarity: what products are.
@@ -47,7 +53,7 @@ class Prepared:
     queries: np.ndarray
     positives: np.ndarray
     pool: np.ndarray
-    masked: tuple[np.ndarray, np.ndarray] | None
+    masked: Masked
     positive_keys: np.ndarray
     own_similarity: np.ndarray
     largest: float
@@ -57,32 +63,32 @@ class Prepared:
     source: str
     notes: tuple[str, ...]
 
+    @property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Rows of queries and of the pool, (P,) each, of pairs that are no negatives."""
+        return (self.masked.rows, self.masked.places) if self.masked.rows.size else None
+
     def cut(self, queries: int, pool: int, *, seed: int) -> Prepared:
-        """The first of the pool, which is in a random order, and queries drawn by `seed`."""
+        """The first of the pool, which is in a random order, and queries drawn by `seed` that have negatives enough among them."""
         if len(self.queries) <= queries and len(self.pool) <= pool:
             return self
-        rows = np.arange(len(self.queries))
-        if len(rows) > queries:
-            rows = np.sort(np.random.default_rng([seed, 7]).choice(rows, queries, replace=False))
-        masked = None
-        if self.masked is not None:
-            place = np.full(len(self.queries), -1)
-            place[rows] = np.arange(len(rows))
-            kept = (place[self.masked[0]] >= 0) & (self.masked[1] < pool)
-            masked = place[self.masked[0][kept]], self.masked[1][kept]
-        return Prepared(
-            queries=self.queries[rows],
-            positives=self.positives[rows],
-            pool=self.pool[:pool],
+        kept = np.zeros(len(self.queries), dtype=bool)
+        some = np.random.default_rng([seed, 7]).choice(len(kept), queries, replace=False) if len(kept) > queries else slice(None)
+        kept[some] = True
+        few, masked = self.pool[:pool], self.masked.of(kept, size=pool)
+        enough = enough_left(len(few) - masked.many(int(kept.sum())))
+        if not enough.any():
+            return self.cut(queries, len(self.pool), seed=seed)
+        masked = masked.of(enough)
+        kept[kept] = enough
+        return replace(
+            self,
+            queries=self.queries[kept],
+            positives=self.positives[kept],
+            pool=few,
             masked=masked,
-            positive_keys=self.positive_keys[rows],
-            own_similarity=self.own_similarity[rows],
-            largest=self.largest,
-            similarity=self.similarity,
-            temperature=self.temperature,
-            in_batch=self.in_batch,
-            source=self.source,
-            notes=self.notes,
+            positive_keys=self.positive_keys[kept],
+            own_similarity=self.own_similarity[kept],
         )
 
 
@@ -104,19 +110,23 @@ def given_material(
     if similarity is None:
         raise InputError("similarity is missing: say how the vectors are scored, cosine, dot, query_normalized or candidate_normalized")
     parsed = parse_similarity(similarity)
-    tau = _checked_temperature(temperature)
-    names = [_name(each, name) for each, name in ((queries, "queries"), (positives, "positives"), (pool, "pool"))]
-    asked, own = _opened(queries, names[0]), _opened(positives, names[1])
+    tau = checked_temperature(temperature)
+    names = [named(each, name) for each, name in ((queries, "queries"), (positives, "positives"), (pool, "pool"))]
+    asked, own = opened(queries, names[0]), opened(positives, names[1])
     if len(asked) != len(own):
         raise InputError(f"{names[0]} has {len(asked):,} rows, and {names[1]} has {len(own):,}: row i is the positive of query i")
-    others = None if pool is None else _opened(pool, names[2])
+    others = None if pool is None else opened(pool, names[2])
     for vectors, name in ((own, names[1]), (others, names[2])):
         if vectors is not None and vectors.shape[1] != asked.shape[1]:
             raise InputError(
                 f"{names[0]} has {asked.shape[1]} dimensions, and {name} has {vectors.shape[1]}: all must come from one encoder"
             )
     source = " x ".join(Path(name).name for name in (names if pool is not None else names[:2]))
-    return prepared(asked, own, others, similarity=parsed, temperature=tau, limits=limits, source=source)
+    notes = []
+    if same_vectors(queries, pool):
+        notes.append(f"pool and queries are one: {names[0]}, so that a query is one of its own negatives; give candidates as the pool")
+    words = Words(source, names[0], names[1], names[1] if pool is None else names[2])
+    return prepared(asked, own, others, similarity=parsed, temperature=tau, limits=limits, words=words, notes=tuple(notes))
 
 
 def prepared(
@@ -127,11 +137,13 @@ def prepared(
     similarity: Similarity,
     temperature: float,
     limits: Limits,
-    source: str,
+    words: Words,
     relevant: Sequence[np.ndarray] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Prepared:
     """Normalize what the similarity normalizes, draw and shuffle by the seed, and find pairs that are no negatives.
+
+    Queries whose masked pairs leave them next to no negatives are left out, and the notes say which.
 
     Args:
         queries: (B, D) raw vectors.
@@ -140,50 +152,48 @@ def prepared(
         similarity: what scores are.
         temperature: tau > 0.
         limits: how many to draw.
-        source: for reports.
+        words: what messages call all this.
         relevant: rows of the pool that are relevant to each query, beside copies of its positive.
         notes: what is known to be told.
+
+    Raises:
+        InputError: rows of zeros where they are normalized, values beyond float32, scores beyond its digits, or no negative at all.
     """
-    random = np.random.default_rng([limits.seed, 6])
     told = list(notes)
-    in_batch = pool is None
     everything = positives if pool is None else pool
-    rows = np.arange(len(queries))
-    if len(queries) > limits.queries:
-        rows = np.sort(random.choice(rows, limits.queries, replace=False))
-        told.append(f"{limits.queries:,} of {len(queries):,} queries were drawn (limit_queries)")
-    order = random.permutation(len(everything))
-    if len(order) > limits.pool:
-        order = order[: limits.pool]
-        told.append(f"{limits.pool:,} of {len(everything):,} negatives were drawn (limit_pool)")
-    asked, own, others = (_taken(vectors, chosen) for vectors, chosen in ((queries, rows), (positives, rows), (everything, order)))
-    told += _length_notes(similarity, asked, own, others)
-    keys, pool_keys = _keys(own, others)
-    masked = _masked(keys, pool_keys, rows, order, relevant)
-    largest = 1.0
-    if not similarity.normalizes_query:
-        largest *= float(exact_norms(asked, name="queries").max())
-    if not similarity.normalizes_candidate:
-        largest *= max(float(exact_norms(each, name="candidates").max()) for each in (own, others))
-    asked = normalize(asked) if similarity.normalizes_query else asked
-    own, others = (normalize(each) if similarity.normalizes_candidate else each for each in (own, others))
-    count = len(masked[0])
-    copies = count - len(rows) if in_batch else count
-    if copies > 0:
-        what = "a copy of its own positive" if in_batch else "its own positive, or another relevant row,"
-        told.append(f"{copies:,} pairs of a query and {what} in the pool are no negatives: masked")
+    rows, order = _drawn(len(queries), len(everything), limits, told)
+    asked, own, others = (
+        taken(vectors, chosen, name=name, normalized=normalized)
+        for vectors, chosen, name, normalized in (
+            (queries, rows, words.queries, similarity.normalizes_query),
+            (positives, rows, words.positives, similarity.normalizes_candidate),
+            (everything, order, words.pool, similarity.normalizes_candidate),
+        )
+    )
+    told += _length_notes(similarity, words.asked, asked[1], own[1], others[1])
+    within = reach_of(own[0], others[0], seed=limits.seed)
+    places = None if relevant is None else _places(relevant, rows, order)
+    masked = find_masked(own[0], others[0], within=within, places=places, pool=words.pool)
+    kept = _kept(masked, rows, len(order), words, judged=relevant is not None, told=told)
+    masked = masked.of(kept)
+    vectors, candidates, lengths = asked[0][kept], own[0][kept], (asked[1][kept], np.concatenate([own[1][kept], others[1]]))
+    in_batch = int((order[masked.places] == rows[kept][masked.rows]).sum()) if pool is None else 0
+    told += copy_notes(masked, len(order), own=in_batch, judged=relevant is not None)
+    told += equal_note(vectors, candidates, lengths=(asked[1][kept], own[1][kept]))
+    own_similarity = np.einsum("ij,ij->i", vectors, candidates, dtype=np.float64)
+    refuse_far(own_similarity / temperature, lambda at: words.of_row(int(rows[kept][at])))
     return Prepared(
-        queries=asked,
-        positives=own,
-        pool=others,
-        masked=masked if count else None,
-        positive_keys=keys,
-        own_similarity=np.einsum("ij,ij->i", asked, own, dtype=np.float64),
-        largest=largest,
+        queries=vectors,
+        positives=candidates,
+        pool=others[0],
+        masked=masked,
+        positive_keys=kinds_of(candidates, within=within),
+        own_similarity=own_similarity,
+        largest=_largest(similarity, *lengths),
         similarity=similarity,
         temperature=temperature,
-        in_batch=in_batch,
-        source=source,
+        in_batch=pool is None,
+        source=words.source,
         notes=tuple(told),
     )
 
@@ -207,7 +217,7 @@ def judged_material(
 
     asked = load_asked(data)
     encoder, notes = open_encoder(model)
-    tau = _checked_temperature(known_temperature(encoder, temperature))
+    tau = checked_temperature(known_temperature(encoder, temperature))
     judged = asked.judged
     answered = np.flatnonzero([bool(grades) for grades in judged.relevance])
     if len(answered) < 2:
@@ -223,76 +233,66 @@ def judged_material(
         similarity=encoder.similarity,
         temperature=tau,
         limits=limits,
-        source=f"{encoder.name} on {asked.name}",
+        words=Words(
+            f"{encoder.name} on {asked.name}",
+            f"vectors of the queries of {asked.name}",
+            f"vectors of the positives of {asked.name}",
+            f"the corpus of {asked.name}",
+            "as the model has it",
+            lambda row: f"query {printable(judged.queries[answered[row]])!r:.60}",
+        ),
         relevant=relevant,
-        notes=(*notes, *asked.notes),
+        notes=(*notes, *(note.replace(TOO_MUCH, _SEEN) for note in asked.notes)),
     )
 
 
-def _checked_temperature(temperature: float | None) -> float:
-    if temperature is None:
-        raise InputError("temperature is missing: give that of the training loss, such as 0.05 (a scale of 20 is 1 / 0.05)")
-    if not (np.isfinite(temperature) and temperature > 0.0):
-        raise InputError(f"temperature is {temperature}; expected a finite number above 0, such as 0.05 (a scale of 20 is 1 / 0.05)")
-    return float(temperature)
+def _drawn(queries: int, pool: int, limits: Limits, told: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of queries, and of the pool in a random order."""
+    random = np.random.default_rng([limits.seed, 6])
+    rows = np.arange(queries)
+    if queries > limits.queries:
+        rows = np.sort(random.choice(rows, limits.queries, replace=False))
+        told.append(f"{limits.queries:,} of {queries:,} queries were drawn (limit_queries)")
+    order = random.permutation(pool)
+    if pool > limits.pool:
+        order = order[: limits.pool]
+        told.append(f"{limits.pool:,} of {pool:,} negatives were drawn (limit_pool)")
+    return rows, order
 
 
-def _name(given: str | Path | np.ndarray | None, name: str) -> str:
-    return str(given) if isinstance(given, str | Path) else name
+def _places(relevant: Sequence[np.ndarray], rows: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
+    """Where what is relevant to each query stands in the pool, as far as it was drawn."""
+    place = {row: at for at, row in enumerate(order.tolist())}
+    return [np.array([place[other] for other in relevant[row].tolist() if other in place], dtype=np.int64) for row in rows.tolist()]
 
 
-def _opened(given: str | Path | np.ndarray, name: str) -> np.ndarray:
-    if isinstance(given, str | Path):
-        return load_vectors(given)
-    if given.ndim != 2 or not given.size or given.dtype.kind != "f":
-        raise InputError(f"{name} have shape {given.shape} of {given.dtype}; expected rows of float vectors, at least one")
-    exact_norms(given, name=name)
-    return given
+def _kept(masked: Masked, rows: np.ndarray, size: int, words: Words, *, judged: bool, told: list[str]) -> np.ndarray:
+    """Which queries have negatives enough; what that leaves out is told."""
+    many = masked.many(len(rows))
+    kept = enough_left(size - many)
+    what = "are its positive, copies of it, or relevant to it" if judged else "are copies of its positive"
+    if not kept.any():
+        raise InputError(f"no query has a negative: of {size:,} in {words.pool} all {what}; give a pool that holds other candidates")
+    if not kept.all():
+        names = [words.of_row(row) for row in first_names(kept, rows)]
+        told.append(left_out_note(kept, many, names, size=size, what=what))
+    if (note := cut_note(size - many[kept], size)) is not None:
+        told.append(note)
+    return kept
 
 
-def _taken(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows as float32; a file is read once from front to back, whatever their order."""
-    order = np.argsort(rows, kind="stable")
-    found = np.empty((len(rows), vectors.shape[1]), dtype=np.float32)
-    with np.errstate(over="ignore"):
-        found[order] = vectors[rows[order]]
-    if not np.isfinite(found).all():
-        row = int(rows[int(np.argwhere(~np.isfinite(found))[0, 0])])
-        raise InputError(f"row {row} holds a value beyond float32: multiply all vectors by one small number, which changes no ranking")
-    return found
+def _largest(similarity: Similarity, queries: np.ndarray, candidates: np.ndarray) -> float:
+    """No product is larger, by the lengths of vectors."""
+    factors = [] if similarity.normalizes_query else [float(queries.max())]
+    return math.prod(factors if similarity.normalizes_candidate else [*factors, float(candidates.max())])
 
 
-def _keys(own: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers that are equal where rows are, bit for bit but for the sign of 0."""
-    known: dict[bytes, int] = {}
-
-    def numbered(rows: np.ndarray) -> np.ndarray:
-        return np.array([known.setdefault((row + np.float32(0.0)).tobytes(), len(known)) for row in rows], dtype=np.int64)
-
-    return numbered(own), numbered(others)
-
-
-def _masked(
-    keys: np.ndarray, pool_keys: np.ndarray, rows: np.ndarray, order: np.ndarray, relevant: Sequence[np.ndarray] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of a query and a row of the pool with the vector of its positive, or relevant to it."""
-    sort = np.argsort(pool_keys, kind="stable")
-    first, last = (np.searchsorted(pool_keys[sort], keys, side=side) for side in ("left", "right"))
-    pairs = {(query, int(place)) for query, (low, high) in enumerate(zip(first, last, strict=True)) for place in sort[low:high]}
-    if relevant is not None:
-        places = {row: place for place, row in enumerate(order.tolist())}
-        for query, row in enumerate(rows.tolist()):
-            pairs |= {(query, places[other]) for other in relevant[row].tolist() if other in places}
-    found = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _length_notes(similarity: Similarity, *sides: np.ndarray) -> list[str]:
+def _length_notes(similarity: Similarity, asked: str, *sides: np.ndarray) -> list[str]:
     """Say what a similarity does to lengths, since nothing is guessed from them."""
-    lengths = np.concatenate([exact_norms(each, name="vectors") for each in sides])
+    lengths = np.concatenate(sides)
     unit = bool((np.abs(lengths - 1.0) < _UNIT).all())
     if similarity is Similarity.COSINE and not unit:
-        return [f"vectors have lengths from {lengths.min():.3g} to {lengths.max():.3g}: cosine, as asked, uses their directions alone"]
+        return [f"vectors have lengths from {lengths.min():.3g} to {lengths.max():.3g}: cosine, {asked}, uses their directions alone"]
     if similarity is not Similarity.COSINE and unit:
         return [f"all vectors have length 1, so that {similarity.value} is cosine here"]
     return []

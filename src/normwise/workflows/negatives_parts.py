@@ -16,7 +16,7 @@ from normwise.theory.infonce_loss import collision_share, loss_floor
 from normwise.theory.infonce_regime import Regime, fit_curve, limit_of, regime_of
 from normwise.theory.infonce_temperatures import AtTemperature
 from normwise.theory.negative_sums import NegativeSums, negative_sums
-from normwise.theory.negatives_advice import limit_advice
+from normwise.theory.negatives_advice import change_interval, limit_advice
 from normwise.workflows.negatives_material import Prepared
 
 _SHIFTED = 0.1
@@ -36,13 +36,13 @@ class Read:
 def read_pool(material: Prepared) -> Read:
     """Go once over the pool, and take from it the curve, the regime and the limit."""
     positive = material.own_similarity / material.temperature
-    sums = negative_sums(material.queries / np.float32(material.temperature), material.pool, masked=material.masked)
+    sums = negative_sums(material.queries / np.float32(material.temperature), material.pool, masked=material.pairs)
     regime = regime_of(positive, sums)
     return Read(positive, sums, risk_curve(positive, sums), regime, limit_of(positive, sums, regime))
 
 
-def temperature_row(each: AtTemperature, similarity: Similarity, lesser: Prepared, wrong: FalseNegatives) -> TemperatureRow:
-    """One temperature of the sweep."""
+def temperature_row(each: AtTemperature, own: AtTemperature, lesser: Prepared, wrong: FalseNegatives) -> TemperatureRow:
+    """One temperature of the sweep, against the one that was given."""
     return TemperatureRow(
         temperature=each.temperature,
         risk=each.risk.value,
@@ -50,11 +50,11 @@ def temperature_row(each: AtTemperature, similarity: Similarity, lesser: Prepare
         cross_entropy=None if each.cross_entropy is None else each.cross_entropy.value,
         cross_entropy_ci=(None, None) if each.cross_entropy is None else span(each.cross_entropy, beyond=each.beyond),
         change=None if each.change is None else each.change.value,
-        change_ci=(None, None) if each.change is None else span(each.change),
+        change_ci=ends(change_interval(each, own)),
         recall_at_1=wrong.hit_rate,
         residuals=each.residuals,
         effective_negatives=each.effective_negatives,
-        loss_floor=floor_of(similarity, each.regime.pool, each.temperature, in_batch=lesser.in_batch),
+        loss_floor=floor_of(lesser.similarity, each.regime.pool, each.temperature, in_batch=lesser.in_batch),
     )
 
 
@@ -95,7 +95,7 @@ def pool_record(material: Prepared, at: int, notes: list[str], *, seed: int) -> 
     return PoolRecord(
         kind="positives of other queries" if material.in_batch else "pool",
         size=len(material.pool),
-        masked=0 if material.masked is None else len(material.masked[0]),
+        masked=len(material.masked.rows),
         collision=collision_share(counts / counts.sum(), at),
         shift=shift,
     )
@@ -108,16 +108,13 @@ def search_span(read: Read, candidates: int, notes: list[str]) -> Span:
         at = ks.index(candidates)
         low, high = span(Estimate(float(read.curve.risk[at]), float(read.curve.risk_error[at])))
         return Span(estimate=float(read.curve.risk[at]), ci_low=low, ci_high=high)
-    if candidates < read.regime.decoupled_start:
+    if candidates < ks[-1] and (read.limit is None or candidates < read.regime.decoupled_start):
         notes.append(
             f"the risk over {candidates:,} candidates lies between those of the curve beside it; it is no power of two and not far above "
             "the spread of the scores, so it is read off the curve in 1/k"
         )
         inverse = 1.0 / read.curve.k[::-1].astype(np.float64)
         value, error = (float(np.interp(1.0 / candidates, inverse, each[::-1])) for each in (read.curve.risk, read.curve.risk_error))
-        if candidates > ks[-1]:
-            notes.append(f"{limit_advice(read.regime)}, nor a risk over {candidates:,} candidates")
-            return Span(estimate=None, ci_low=None, ci_high=None)
         low, high = span(Estimate(value, error))
         return Span(estimate=value, ci_low=low, ci_high=high)
     if read.limit is None:
@@ -163,8 +160,12 @@ def spans(values: np.ndarray, errors: np.ndarray) -> tuple[tuple[float | None, f
 
 def span(estimate: Estimate, *, beyond: float = 0.0) -> tuple[float | None, float | None]:
     """A 95% interval; None where an end is not finite."""
-    low, high = estimate.interval(beyond=beyond)
-    return known(low), known(high)
+    return ends(estimate.interval(beyond=beyond))
+
+
+def ends(interval: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """Those of an interval; None where one is not finite, or nothing is known."""
+    return (None, None) if interval is None else (known(interval[0]), known(interval[1]))
 
 
 def known(value: float) -> float | None:
