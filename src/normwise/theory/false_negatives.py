@@ -27,7 +27,8 @@ class FalseNegatives:
         high: upper end of its 95% interval.
         threshold: the score at which it was reached.
         above_own: mean share of a query's negatives that score above its own positive.
-        hit_rate: share of queries whose positive no negative scores above. Ties count for the positive, in both.
+        hit_rate: share of queries whose positive is found first; where t negatives tie with it and none is above, it is so once in
+            1 + t times. No tie is above.
     """
 
     at_most: float
@@ -57,7 +58,7 @@ def false_negative_bound(
 
     Returns:
         The bound: true whatever the model, and close only where some negatives score as only positives do. A negative is above a positive
-        if its score is higher by more than float32 rounds scores, sqrt(D) 2^-23 ||q|| ||x||: equal scores are none of them above.
+        if its score is higher by more than float32 rounds scores, sqrt(D) 2^-23 ||q|| ||x||, and ties with it if it is no lower by more.
 
     Raises:
         InputError: shapes do not fit.
@@ -74,7 +75,7 @@ def false_negative_bound(
     own = np.einsum("ij,ij->i", queries, positives, dtype=np.float64)
     levels = np.quantile(own, _QUANTILES)
     above, above_pool = np.zeros((len(own), len(levels))), np.zeros((len(pool), len(levels)))
-    beaten, size = np.zeros(len(own)), np.full(len(own), float(len(pool)))
+    beaten, ties, size = np.zeros(len(own)), np.zeros(len(own)), np.full(len(own), float(len(pool)))
     rows, places = (np.empty(0, dtype=np.int64),) * 2 if masked is None else masked
     np.subtract.at(size, rows, 1.0)
     lengths, rounding = np.linalg.norm(queries, axis=1), np.linalg.norm(pool, axis=1) * np.sqrt(pool.shape[1]) * np.finfo(np.float32).eps
@@ -84,7 +85,9 @@ def false_negative_bound(
         scores = np.asarray(queries[block] @ pool.T, dtype=np.float64)
         here = (rows >= low) & (rows < low + step)
         scores[rows[here] - low, places[here]] = -np.inf
-        beaten[block] = (scores - lengths[block, None] * rounding > own[block, None]).sum(axis=1)
+        slack = lengths[block, None] * rounding
+        beaten[block] = (scores - slack > own[block, None]).sum(axis=1)
+        ties[block] = (scores + slack >= own[block, None]).sum(axis=1) - beaten[block]
         for column, level in enumerate(levels):
             higher = scores >= level
             above[block, column] = higher.sum(axis=1)
@@ -95,7 +98,8 @@ def false_negative_bound(
     # The draw of queries and that of the pool, which all of them share.
     shares = above[kept] / size[kept, None]
     spread = _variance(shares) + _variance(above_pool / kept.sum())
-    above_own, hit_rate = float((beaten[kept] / size[kept]).mean()), float((beaten[kept] == 0.0).mean())
+    above_own = float((beaten[kept] / size[kept]).mean())
+    hit_rate = float(np.where(beaten == 0.0, 1.0 / (1.0 + ties), 0.0)[kept].mean())
     return _bound(own, levels, shares.mean(axis=0), np.sqrt(spread), len(pool), above_own=above_own, hit_rate=hit_rate)
 
 
