@@ -65,17 +65,10 @@ def find_disorder(steps: Int[np.ndarray, " T"], neighbors: Float[np.ndarray, " _
         raise InputError("a distance is negative or not finite; expected those of finite tables")
     swapped = _swapped(neighbors, over_one)
     inside = {place for pair in swapped for place in pair}
-    # The neighbors of two that are swapped seem out of place as well.
-    near = inside | {place + side for place in inside for side in (-1, 1)}
     through = neighbors[:-1] + neighbors[1:]
-    outliers = [at + 1 for at in range(over_one.size) if through[at] > _DETOUR * over_one[at] and at + 1 not in near]
-    beside = near | {place + side for place in outliers for side in (-1, 0, 1)}
+    outliers = [at + 1 for at in range(over_one.size) if through[at] > _DETOUR * over_one[at] and at + 1 not in inside]
     speed = neighbors / np.diff(steps)
-    breaks = [
-        (at, at + 1)
-        for at in range(1, speed.size - 1)
-        if speed[at] > _BREAK * max(speed[at - 1], speed[at + 1]) and not {at, at + 1} & beside
-    ]
+    breaks = [(at, at + 1) for at in range(1, speed.size - 1) if speed[at] > _BREAK * max(speed[at - 1], speed[at + 1])]
     return SeriesFindings(swapped, tuple(outliers), tuple(breaks))
 
 
