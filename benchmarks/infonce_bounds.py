@@ -4,7 +4,8 @@ Half of the instances are finite spaces, where H, the risks and H_k are enumerat
 are tuples embedded twice: the bounds of what a move changes. Half of those are unit vectors, half are vectors of any length up to a
 largest. Nothing is fitted, and no instance is left out.
 
-Run: python benchmarks/infonce_bounds.py [--spaces 50000] [--moves 50000] [--seed 0] [--page]; --page only writes the page again.
+Run: python benchmarks/infonce_bounds.py [--spaces 50000] [--moves 50000] [--seed 0] [--out FOLDER] [--page]; --page only writes the page
+again. A run of another size or seed does not touch the committed page: it writes to --out, or only prints what it found.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from normwise.theory.infonce_continuity import EmbeddedTuple, continuity_bound
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "infonce_bounds.json", ROOT / "docs" / "infonce_bounds.md"
+SIZES = {"spaces": 50_000, "moves": 50_000, "seed": 0}
 MOST_NEGATIVES, SCORES = 32, (0.05, 100.0)
 BANDS = ((0.0, 1.0), (1.0, 5.0), (5.0, 20.0), (20.0, np.inf))
 RELATIVE, ABSOLUTE = 1e-9, 1e-11
@@ -179,6 +181,20 @@ def table(rows: list[dict]) -> list[str]:
     return lines
 
 
+def command(found: dict) -> str:
+    """What was typed to find it, but for where it was written."""
+    asked = {name: found.get(name, default) for name, default in SIZES.items()}
+    options = [f"--{name} {value}" for name, value in asked.items() if value != SIZES[name]]
+    return " ".join(["python benchmarks/infonce_bounds.py", *options])
+
+
+def places(options: argparse.Namespace) -> tuple[Path, Path] | None:
+    """Where result and page of a run go: where it was asked, to the committed ones at the default size, else nowhere."""
+    if options.out is not None:
+        return options.out / RESULTS.name, options.out / PAGE.name
+    return (RESULTS, PAGE) if all(getattr(options, name) == default for name, default in SIZES.items()) else None
+
+
 def page(found: dict) -> str:
     gaps, cosine, dot = (found["bounds"][name] for name in ("gaps", "cosine", "dot"))
     total = gaps[0]["instances"] + cosine[0]["instances"] + dot[0]["instances"]
@@ -193,13 +209,17 @@ def page(found: dict) -> str:
         f"spaces, {cosine[0]['instances']:,} moves by cosine and {dot[0]['instances']:,} by dot product. "
         f"A bound counts as violated where the gap is above it by more than {RELATIVE:g} of it and {ABSOLUTE:g} (1 + c), which is for the "
         "rounding of the sums. The ratio is gap over bound: 1 is a bound that is reached. It is left out where the gap is below 0 or the "
-        f"bound below {CLEAR:,.0f} times that tolerance; violations are counted there too. To run it again: "
-        "`python benchmarks/infonce_bounds.py` "
-        f"(seed {found['seed']}, {found['seconds']:.0f} s of one core).",
+        f"bound below {CLEAR:,.0f} times that tolerance; violations are counted there too. *Median* and *closest* are of these ratios, the "
+        "columns by c the closest of theirs.",
+        "",
+        f"Made by `{command(found)}` (seed {found['seed']}, {found['seconds']:.0f} s of one core). `--spaces N`, `--moves N` and "
+        "`--seed N` ask for other instances: those are printed, and written only to a folder of your own (`--out FOLDER`).",
         "",
         "H is the cross-entropy of softmax search over all data, R_k the InfoNCE risk with k negatives less log k, Rt_k the same without "
         "the positive in the denominator (DCL), H_k the cross-entropy of a search over k candidates; c is the largest score: "
-        "1 / temperature for cosine.",
+        "1 / temperature for cosine. pi is the law that negatives are drawn from, M the law of a query's positives, and dM/dpi the ratio "
+        "of the two; mu is the mean of e^score over pi, m the least e^score, cv2 the variance of e^score over the square of its mean. What "
+        "these are good for: [How many negatives, which temperature?](guide/negatives.md)",
         "",
         "## The gap of k negatives",
         "",
@@ -215,7 +235,9 @@ def page(found: dict) -> str:
         "## What a move of the embeddings changes",
         "",
         "One tuple, embedded twice: the change of its loss is at most (b / tau) times the steps of anchor, positive and negatives, weighed "
-        "with three constants. Some parts move by .001 to anywhere, of the negatives all apart, all alike or only the one nearest to the "
+        "with three constants; b is the largest length of a vector, tau the temperature. *Spread 2c* takes the largest difference that two "
+        "scores can have, *residual and spread on the way* the largest 1 - p of the positive, and the differences, between start and end. "
+        "Some parts move by .001 to anywhere, of the negatives all apart, all alike or only the one nearest to the "
         "anchor. By cosine (b = 1):",
         "",
         *table(cosine),
@@ -226,18 +248,26 @@ def page(found: dict) -> str:
         "",
         "None of the constants (2, 1, 1) can be lowered: there are moves of anchor, positive or negatives alone that reach 99.5% of each "
         "(`tests/theory/test_infonce_continuity.py`).",
+        "",
+        "## Reference",
+        "",
+        "Whiteley (2026), Similarity search generalisation in contrastive learning with InfoNCE loss, arXiv 2607.09405, whose numbers of "
+        'propositions and equations these are. "Ours" are derived in the docstrings of `normwise.theory.infonce_bounds` and '
+        "`normwise.theory.infonce_continuity`.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("spaces", 50_000), ("moves", 50_000), ("seed", 0)):
+    for name, default in SIZES.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--out", type=Path, help="a folder for result and page; needed for other sizes than the default")
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     if options.page:
-        write_text(PAGE, page(read_json(RESULTS)))
+        found, written = places(options) or parser.error("--page is of the committed result: leave sizes out, or give --out")
+        write_text(written, page(read_json(found)))
         return
     started = time.process_time()
     rng = np.random.default_rng(options.seed)
@@ -256,9 +286,14 @@ def main() -> None:
     machine = (
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}"
     )
-    result = {"machine": machine, "claims": claims, "seed": options.seed, "seconds": time.process_time() - started, "bounds": found}
-    write_json(RESULTS, result)
-    write_text(PAGE, page(result))
+    result = {"machine": machine, "claims": claims, **{name: getattr(options, name) for name in SIZES}}
+    result |= {"seconds": time.process_time() - started, "bounds": found}
+    if (there := places(options)) is not None:
+        there[0].parent.mkdir(parents=True, exist_ok=True)
+        write_json(there[0], result)
+        write_text(there[1], page(result))
+    else:
+        print("another size or seed than the committed page is of: nothing is written without --out")
     for each in claims:
         print(each)
 

@@ -27,6 +27,7 @@ _DOOR = {
     "calibrate": "normwise.workflows.calibrate",
     "evaluate": "normwise.workflows.evaluate",
     "inspect": "normwise.workflows.inspect",
+    "staircase_demo": "normwise.workflows.staircase_demo",
     "train": "normwise.workflows.train",
 }
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from normwise.workflows.inspect import inspect
     from normwise.workflows.negatives import advise_negatives
     from normwise.workflows.search import Searcher
+    from normwise.workflows.staircase_demo import staircase_demo
     from normwise.workflows.train import train
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "calibrate",
     "evaluate",
     "inspect",
+    "staircase_demo",
     "train",
 ]
 

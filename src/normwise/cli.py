@@ -24,6 +24,7 @@ try:
         cli_inspect,
         cli_negatives,
         cli_simulate,
+        cli_staircase,
         cli_streams,
         cli_tables,
         cli_work,
@@ -294,5 +295,6 @@ cli_inspect.mount(app)
 cli_index.mount(app)
 cli_calibrate.mount(app)
 cli_negatives.mount(app)
+cli_staircase.mount(app)
 cli_concepts.mount(cli_simulate.simulate_app)
 app.add_typer(cli_simulate.simulate_app, name="simulate")

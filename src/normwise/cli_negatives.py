@@ -29,9 +29,9 @@ def mount(app: typer.Typer) -> None:
 
 def negatives(
     context: typer.Context,
-    queries: Annotated[Path | None, typer.Argument(metavar="[QUERIES.npy]", help="Vectors of queries.", show_default=False)] = None,
+    queries: Annotated[Path | None, typer.Argument(metavar="QUERIES.npy", help="Vectors of queries.", show_default=False)] = None,
     positives: Annotated[
-        Path | None, typer.Argument(metavar="[POSITIVES.npy]", help="Row i is the positive of query i.", show_default=False)
+        Path | None, typer.Argument(metavar="POSITIVES.npy", help="Row i is the positive of query i.", show_default=False)
     ] = None,
     pool: Annotated[
         Path | None,

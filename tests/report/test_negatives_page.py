@@ -77,7 +77,7 @@ def full_report(text="vectors", **changes):
             k=61,
             largest_score=5.4321,
             low=-one(),
-            high=0.0123,
+            high=0.7654,
             published=3032.1234,
             uniform=0.7654,
             scores=10.8642,
@@ -249,7 +249,6 @@ def test_what_cannot_be_told_says_so_and_draws_no_limit():
     assert "1/k leads from about k = beyond what a float holds on, beyond this pool, so no line is fitted." in words
     assert "The limit cannot be told from this pool: no band is drawn." in words
     assert "Leading constant −∞" in words
-    assert "As published too large to write" in words
     assert "Shift none no other pool" in words
     assert "Loss floor, k = 1 none only a cosine is bounded" in words
     assert "0.5000 no interval" in words
@@ -281,18 +280,41 @@ def test_conventions_are_said():
 
 def test_bounds_say_what_they_are_worth():
     known = full_report().bounds
-    assert "holds for this pool as it is" in bounds_lead(known)
-    anyone = known.model_copy(update={"high": known.uniform, "instance": 2.0})
     assert (
-        bounds_lead(anyone)
+        bounds_lead(known)
         == "Not vacuous: the upper bound is 7.05% of the range of the scores. It holds for any vectors whose scores are no larger."
     )
     assert bounds_lead(bare_report().bounds).startswith("Vacuous here")
     page = render_negatives(full_report())
     assert page.count('<span class="tag">least</span>') == 1
-    assert re.search(r"For these scores</th><td>0\.0123<span class=\"tag\">least", page)
-    assert "; vacuous" not in page
-    assert "; vacuous" in render_negatives(bare_report())
+    assert re.search(r"For any vectors</th><td>0\.7654<span class=\"tag\">least", page)
+    unwritten = texts(render_negatives(full_report(bounds=known.model_copy(update={"published": None}))))
+    assert "As published too large to write" in unwritten
+
+
+def test_vacuous_bounds_and_a_fit_of_nothing_take_no_rows():
+    words = texts(render_negatives(bare_report()))
+    assert "leave H − risk anything from −1,000.0000 to 1,000.0000" in words
+    assert not [name for name in ("As published", "Range of the scores", "Fitted limit", "Fitted constant") if name in words]
+    known = texts(render_negatives(full_report()))
+    assert "As published" in known
+    assert "Fitted limit" in known
+
+
+def test_a_last_step_that_is_no_doubling_says_where_it_goes():
+    words = texts(render_negatives(full_report()))
+    assert "; to 61 " in words
+    assert "; to 32 " not in words
+
+
+def test_a_limit_within_a_pool_that_infonce_itself_does_not_reach_says_where_it_comes_from():
+    regime = full_report().regime.model_copy(update={"start": 1e6, "decoupled_start": 43.0, "reached": False})
+    words = texts(render_negatives(full_report(regime=regime)))
+    assert (
+        "from about k = 1,000,000 on, beyond this pool, so no line is fitted. The limit comes from DCL, whose 1/k starts sooner: at 43."
+        in words
+    )
+    assert "comes from DCL" not in texts(render_negatives(full_report()))
 
 
 def test_a_bound_of_nothing_is_no_certainty():

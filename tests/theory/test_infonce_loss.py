@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from normwise.core.errors import InputError
-from normwise.theory.infonce_loss import collision_share, decoupled_losses, infonce_losses, loss_floor
+from normwise.theory.infonce_loss import collision_share, decoupled_losses, epoch_collision_share, infonce_losses, loss_floor
 
 seeds = st.integers(0, 10**6)
 counts = st.integers(1, 9)
@@ -226,3 +226,51 @@ def test_collisions_at_their_ends():
 def test_what_has_no_collisions_is_refused(shares, k, message):
     with pytest.raises(InputError, match=message):
         collision_share(shares, k)
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.integers(0, 25))
+def test_collisions_of_an_epoch_are_those_of_all_its_batches(counts, k):
+    rows, others = sum(counts), min(k, sum(counts) - 1)
+    slow = sum(c / rows * (1 - math.comb(rows - c, others) / math.comb(rows - 1, others)) for c in counts)
+    assert epoch_collision_share(np.array(counts), k) == pytest.approx(slow, abs=1e-12)
+
+
+def test_collisions_of_shuffled_epochs():
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 5, size=20)
+    positives = np.repeat(np.arange(20), counts)
+    batches = np.array([rng.permutation(positives)[:9] for _ in range(20_000)])
+    hits = (batches[:, 1:] == batches[:, :1]).any(axis=1)
+    assert abs(hits.mean() - epoch_collision_share(counts, 8)) < 4 * hits.std() / math.sqrt(len(hits))
+
+
+def test_distinct_positives_never_collide_and_equal_ones_always():
+    assert epoch_collision_share(np.ones(500, dtype=np.int64), 499) == 0.0
+    assert epoch_collision_share(np.ones(1, dtype=np.int64), 3) == 0.0
+    assert epoch_collision_share(np.array([7]), 1) == 1.0
+    assert epoch_collision_share(np.array([7]), 0) == 0.0
+    # 10^6 rows, one pair of them equal: digits that a difference of log-gammas has lost.
+    rare = np.append(np.ones(10**6 - 2, dtype=np.int64), 2)
+    assert epoch_collision_share(rare, 5) == pytest.approx(2e-6 * 5 / (10**6 - 1), rel=1e-9)
+
+
+def test_rows_that_were_drawn_collide_as_all_of_them_do():
+    """Unbiased: over all draws of 5 of 8 rows, the mean share is that of the whole."""
+    positives = np.array([0, 0, 0, 1, 1, 2, 3, 4])
+    few = [
+        epoch_collision_share(np.unique(positives[list(some)], return_counts=True)[1], 2) for some in itertools.combinations(range(8), 5)
+    ]
+    assert np.mean(few) == pytest.approx(epoch_collision_share(np.array([3, 2, 1, 1, 1]), 2), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("counts", "k", "message"),
+    [
+        (np.array([1, 0]), 1, "2 counts, the least is 0; expected the rows of each positive"),
+        (np.empty(0, dtype=np.int64), 1, "0 counts; expected"),
+        (np.ones(1, dtype=np.int64), -1, "k is -1; expected at least 0 negatives"),
+    ],
+)
+def test_an_epoch_of_no_rows_is_refused(counts, k, message):
+    with pytest.raises(InputError, match=message):
+        epoch_collision_share(counts, k)

@@ -42,6 +42,20 @@ def test_the_change_against_the_own_temperature_is_paired():
     assert near.change.error < 0.3 * np.hypot(near.cross_entropy.error, own.cross_entropy.error)
 
 
+def test_the_change_over_the_pool_is_paired_and_of_queries_alone():
+    queries, positives, pool = world(5, pool=400)
+    near, own = temperature_sweep(queries, positives, pool, temperature=0.3, others=[0.05], masked=(np.array([2, 2]), np.array([7, 9])))
+    assert near.change is None
+    scores, mine = queries @ pool.T, (queries * positives).sum(axis=1)
+    scores[2, [7, 9]] = -np.inf
+    k = np.isfinite(scores).sum(axis=1)
+    at = {tau: np.logaddexp(0.0, logsumexp(scores / tau, axis=1) - mine / tau) - np.log(k) for tau in (0.3, 0.05)}
+    each = at[0.05] - at[0.3]
+    assert near.pool_change.value == pytest.approx(each.mean(), abs=1e-5)
+    assert near.pool_change.error == pytest.approx(each.std(ddof=1) / 20.0, rel=1e-4)
+    assert (own.pool_change.value, own.pool_change.error) == (0.0, 0.0)
+
+
 def test_the_least_cross_entropy_is_at_the_temperature_that_made_the_positives():
     """Positives drawn by a softmax over many points at .3: no other temperature tells them better."""
     random = np.random.default_rng(4)

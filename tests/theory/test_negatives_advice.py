@@ -54,7 +54,10 @@ def test_another_temperature_is_advised_only_beyond_the_error_of_the_difference(
     assert text.endswith("look further")
     unsure = [replace(each, change=Estimate(-0.3, 0.2)) if each.temperature == 0.5 else replace(each, change=None) for each in sweep[:3]]
     unsure[2] = sweep[2]
-    assert temperature_advice(unsure, 1.0) == "no temperature of the sweep is better than 1 beyond the error of the difference"
+    assert temperature_advice(unsure[1:], 1.0) == "no temperature of the sweep is better than 1 beyond the error of the difference"
+    assert temperature_advice(unsure, 1.0).startswith(
+        "of the temperatures whose limit can be told, none is better than 1 beyond the error of the difference; colder ones cannot be told"
+    )
     alone = temperature_sweep(queries, positives, pool, temperature=1.0, others=[])
     assert temperature_advice(alone, 1.0) == "no other temperature was compared with 1"
     colder = [replace(alone[0], temperature=2.0, change=Estimate(0.1, 0.01)), *alone]
@@ -106,7 +109,82 @@ def test_the_interval_of_a_change_is_what_the_advice_judges():
 def test_a_sweep_of_which_only_the_own_temperature_has_a_limit_is_said():
     queries, positives, pool = world(0)
     own, other = temperature_sweep(queries, positives, pool, temperature=0.5, others=[1.0])
-    assert "none of the others has a limit" in temperature_advice([own, replace(other, change=None)], 0.5)
+    text = temperature_advice([own, replace(other, change=None)], 0.5)
+    assert text == (
+        "no other temperature of the sweep has a limit that can be told beside 0.5; over these 3,000 candidates the risk is least at 0.5"
+    )
+
+
+def small(*, temperature, others, seed=0, pool=498, noise=0.6):
+    queries, positives, candidates = world(seed, noise=noise)
+    return temperature_sweep(queries, positives, candidates[:pool], temperature=temperature, others=others)
+
+
+def test_colder_temperatures_that_cannot_be_told_are_no_proof_that_one_is_best():
+    colder, own, _ = sweep = small(temperature=0.1, others=[0.05, 0.2])
+    assert colder.change is None
+    assert own.change is not None
+    text = temperature_advice(sweep, 0.1)
+    assert text.startswith(
+        "of the temperatures whose limit can be told, 0.1 is best; colder ones cannot be told from this pool; over these 498"
+    )
+    least = min(sweep, key=lambda each: each.risk.value)
+    assert f"the risk is least at {least.temperature:g}" in text
+    assert temperature_advice(sweep[1:], 0.1) == "no temperature of the sweep tells positives better than 0.1"
+    lower = replace(colder, pool_change=Estimate(-0.1, 0.01))
+    assert temperature_advice([lower, *sweep[1:]], 0.1).endswith(
+        "; over these 498 candidates the risk is least at 0.05, by 0.100 nats (0.080 to 0.120) below that at 0.1, the last of the sweep: "
+        "look further"
+    )
+    assert "recall@1 is 1.000" in temperature_advice(sweep, 0.1, recall=1.0)
+
+
+def test_the_coldest_that_can_be_told_is_not_the_last_of_the_sweep():
+    sweep = small(temperature=0.4, others=[0.05, 0.1])
+    text = temperature_advice(sweep, 0.4)
+    assert text.startswith("temperature 0.4 -> 0.1 lowers")
+    assert text.endswith(", the coldest whose limit can be told from this pool")
+
+
+def test_where_every_positive_is_first_a_colder_temperature_is_no_advice():
+    sweep = small(temperature=0.4, others=[0.2, 0.8])
+    assert "0.4 -> 0.2 lowers" in temperature_advice(sweep, 0.4, recall=0.98)
+    text = temperature_advice(sweep, 0.4, recall=0.995)
+    assert text.startswith("recall@1 is 0.995 among 498 negatives already")
+    assert "look further" not in text
+    # A warmer one is told nevertheless, and so is that none is better.
+    assert "0.8 -> 0.4 lowers" in temperature_advice([replace(sweep[1], change=Estimate(-0.3, 0.01)), sweep[2]], 0.8, recall=0.98)
+    warm = [sweep[0], replace(sweep[1], change=Estimate(-0.3, 0.01))]
+    warm[0] = replace(warm[0], change=Estimate(0.0, 0.0))
+    assert "0.2 -> 0.4 lowers" in temperature_advice(warm, 0.2, recall=1.0)
+    assert "recall@1 is 1.000" in temperature_advice(small(temperature=0.2, others=[0.1, 0.4]), 0.2, recall=1.0)
+
+
+def test_where_no_limit_can_be_told_the_risks_over_the_pool_are_compared():
+    sweep = small(temperature=0.05, others=[0.1, 0.14, 0.2], noise=1.0)
+    own = sweep[0]
+    assert own.change is None
+    least = min(sweep, key=lambda each: each.risk.value)
+    text = temperature_advice(sweep, 0.05)
+    low, high = least.pool_change.interval()
+    assert high < 0.0
+    assert text == (
+        "the limit at 0.05 cannot be told, nor so which temperature has the least; over these 498 candidates the risk is least at "
+        f"{least.temperature:g}, by {-least.pool_change.value:.3f} nats ({-high:.3f} to {-low:.3f}) below that at 0.05"
+    )
+    unsure = [own, *(replace(each, pool_change=Estimate(-0.1, 0.2)) for each in sweep[1:2])]
+    assert temperature_advice(unsure, 0.05).endswith("by 0.100 nats, which is not beyond the error of the difference")
+    assert "few queries" in temperature_advice([own, replace(sweep[1], pool_change=Estimate(-0.1, float("nan")))], 0.05)
+    warm = temperature_advice([replace(each, change=None) for each in sweep], least.temperature, recall=1.0)
+    assert warm.endswith(f"the risk is least at {least.temperature:g}")
+
+
+def test_a_change_that_the_few_hard_queries_make_is_said_to_be_theirs():
+    text = batch_advice(256, 1024, Estimate(-0.5, 0.01), -0.6, easy=True)
+    assert "they teach the few hard queries alone, since for most nothing is left to learn" in text
+    assert text.endswith("falls by log 4 = 1.386 whatever is learned")
+    assert "still change what is learned" not in text
+    assert "not worth it" in batch_advice(256, 1024, Estimate(-0.002, 0.001), None, easy=True)
 
 
 def test_negatives_that_teach_nothing_are_named():

@@ -288,6 +288,9 @@ def test_a_result_is_the_same_after_a_trip_through_json():
     assert json.loads(found.to_json())["extrapolates"] is False
     assert found.needed_k == pytest.approx(10 * found.cv2)
     assert found.effective_negatives_mean == pytest.approx(7 / (1 + found.cv2))
+    assert found.figures()["infonce/extrapolates"] == 0
+    assert found.model_copy(update={"extrapolates": True}).figures(prefix="b")["b/extrapolates"] == 1
+    assert "infonce/extrapolates" not in found.model_copy(update={"limit": None}).figures()
     assert {"infonce/risk", "infonce/limit", "infonce/dcl", "infonce/residual_p50", "infonce/effective_negatives", "infonce/k"} <= set(
         found.figures()
     )

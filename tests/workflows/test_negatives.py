@@ -1,6 +1,5 @@
 """`advise_negatives` end to end: on vectors whose truth is known, and on what people get wrong."""
 
-import itertools
 import json
 
 import numpy as np
@@ -84,7 +83,8 @@ def test_in_a_batch_the_own_positive_is_no_negative_nor_are_its_copies():
     assert seen.k[-1] == 48
     assert seen.pool.masked == 52
     assert any("2 pairs of a query and a copy of its own positive" in note for note in seen.notes)
-    assert seen.pool.collision == pytest.approx(48 / 50 * (1 - (1 - 1 / 50) ** 48) + 2 / 50 * (1 - (1 - 2 / 50) ** 48))
+    assert seen.pool.collision == pytest.approx(2 / 50 * 48 / 49)
+    assert advise(queries, world(3, queries=50)[1]).pool.collision == 0.0
 
 
 def test_positives_in_the_pool_are_masked_and_counted():
@@ -181,10 +181,52 @@ def test_one_query_and_one_negative_have_no_errors_and_words_for_one():
     assert "1 negatives" not in advise(queries, positives, pool[:1]).advice
 
 
-def test_a_set_of_negatives_holds_one_at_least():
-    seen = advise(*world(17, queries=60, pool=400), temperature=0.01)
+@pytest.mark.parametrize("temperature", [0.03, 0.3])
+def test_effective_negatives_are_those_of_sets_of_k(temperature):
+    queries, positives, pool = world(17, queries=60, pool=400)
+    seen = advise(queries, positives, pool, temperature=temperature)
     assert seen.effective_negatives[0] == 1.0
-    assert all(first <= second for first, second in itertools.pairwise(seen.effective_negatives))
+    assert all(1.0 <= each <= k for each, k in zip(seen.effective_negatives, seen.k, strict=True))
+    unit = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, pool)]
+    weights = np.exp(unit[0] @ unit[1].T / temperature - 1.0 / temperature)
+    whole = np.median(weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1))
+    assert seen.effective_negatives[-1] == pytest.approx(whole, rel=1e-3)
+    # Of sets of 8 any 8 are as good: not k / (1 + cv2) of the whole pool, which is below 1 where it is cold.
+    eight = np.median((weights.reshape(60, 50, 8).sum(axis=2) ** 2 / (weights**2).reshape(60, 50, 8).sum(axis=2)).mean(axis=1))
+    assert seen.effective_negatives[seen.k.index(8)] == pytest.approx(eight, rel=0.05)
+    assert eight > 1.2
+
+
+def test_a_temperature_that_looks_like_a_scale_is_said():
+    queries, positives, pool = world(7, queries=20, pool=40)
+    words = "temperature 20 leaves cosines scores of 0.05 at most, and looks like a scale: was 1 / 20 = 0.05 meant?"
+    assert words in advise(queries, positives, pool, temperature=20.0).notes
+    assert (
+        words
+        in advise(*(each / np.linalg.norm(each, axis=1, keepdims=True) for each in (queries, positives, pool)), temperature=20.0).notes
+    )
+    assert not any("scale" in note for note in advise(queries, positives, pool, temperature=20.0, similarity="dot").notes)
+    assert not any("scale" in note for note in advise(queries, positives, pool, temperature=1.0).notes)
+
+
+def test_an_answer_does_not_contradict_itself_where_most_queries_are_easy():
+    """All but a tenth of the queries are told with certainty; the others alone make the change."""
+    queries, positives, pool = world(20, queries=200, pool=2000, width=48, noise=0.2)
+    queries[:20] = np.random.default_rng(1).normal(size=(20, 48))
+    seen = advise(queries, positives, pool, temperature=0.05, k=256)
+    first, second, *_ = seen.advice.split("; ")
+    assert first.endswith("and the risk of these falls by log 4 = 1.386 whatever is learned")
+    assert "too easy" in seen.advice
+    assert second.startswith("half of the queries leave less than")
+    assert "still change what is learned" not in seen.advice
+
+
+def test_where_every_positive_is_first_nobody_is_sent_to_the_cold():
+    queries, positives, pool = world(21, queries=200, pool=2000, width=48, noise=0.2)
+    seen = advise(queries, positives, pool, temperature=0.3)
+    assert seen.temperatures[0].recall_at_1 == 1.0
+    assert "recall@1 is 1.000 among 2,000 negatives already" in seen.advice
+    assert "look further" not in seen.advice
 
 
 def test_the_sweep_says_how_many_negatives_each_query_has():

@@ -28,7 +28,7 @@ class InfoNCEReading(Record):
         cv2: mean over queries of cv2 = Var e^s / (mean e^s)^2 over their negatives.
         effective_negatives_mean: k / (1 + cv2) at those two means; the bias of the DCL risk is about half of 1 / this - 1 / k.
         needed_k: 10 cv2; with fewer negatives than that (or than 16) 1/k has not begun, and `limit` is still low.
-        extrapolates: whether every query had so many.
+        extrapolates: whether every query had so many; logged beside `limit` as 0 or 1.
         masked: candidates of a query that were left out besides its positive, on average.
         lonely: queries that had no negative, and are in no figure.
         skipped: batches since the start that are in no figure: a score was not finite, a vector had no direction, the batch was empty.
@@ -60,6 +60,8 @@ class InfoNCEReading(Record):
     skipped_steps: tuple[int, ...] = ()
 
     def figures(self, *, prefix: str = "infonce") -> dict[str, float]:
-        """The numbers by name, `<prefix>/risk` and so on, without those that are None."""
+        """The numbers by name, `<prefix>/risk` and so on, without those that are None; `extrapolates` is 0 or 1, there with the limit."""
         values = self.model_dump(exclude={"skipped_steps", "extrapolates"})
+        if self.limit is not None:
+            values["extrapolates"] = int(self.extrapolates)
         return {f"{prefix}/{name}": value for name, value in values.items() if value is not None}

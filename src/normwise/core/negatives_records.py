@@ -109,7 +109,8 @@ class FalseNegativeRecord(Record):
 class PoolRecord(Record):
     """The negatives: `kind` "positives of other queries" or "pool"; `masked` pairs are a query's own positive among them, or a copy.
 
-    `collision` is the chance that a batch holds a query's own positive a second time; `shift` the Kolmogorov-Smirnov distance between
+    `collision` is the share of queries that meet their own positive, or a copy, among `at` others of their batch, where an epoch goes
+    through these queries' rows in a shuffled order: 0 where all positives are distinct. `shift` the Kolmogorov-Smirnov distance between
     scores with the pool and with positives of other queries.
     """
 
@@ -124,7 +125,8 @@ class NegativesReport(Record):
     """What `normwise negatives` found.
 
     All risks are InfoNCE less log k, in nats: those of different k compare. `risk_ci` are 95% intervals over queries and pool; `decoupled`
-    is the risk of DCL. `effective_negatives` are medians over queries of k / (1 + cv2), at least 1, at each k. `at` is the number of
+    is the risk of DCL. `effective_negatives` are medians over 200 queries at most of the mean of 1 / sum w^2 over sets of k negatives, at
+    each k: 1 to k. `at` is the number of
     negatives that the advice is about, `search` the risk of a search over `candidates`, where they were asked for. `sweep_pool` is the
     pool of the sweep of temperatures, `sweep_k` the fewest negatives that any query has of it.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from normwise.core.negatives_records import BoundsRecord, NegativesReport
+from normwise.core.negatives_records import BoundsRecord, FitRecord, NegativesReport
 from normwise.report import words
 from normwise.report.inspect_words import settle
 
@@ -100,12 +100,7 @@ def limit_rows(report: NegativesReport) -> list[dict[str, str]]:
     reached = "within this pool" if regime.reached else "beyond this pool"
     rows = [
         _row("Limit H, k → ∞", nats(found.estimate), joined(span(found.ci_low, found.ci_high), why or how)),
-        _row(
-            "Fitted limit",
-            nats(fit.limit),
-            f"of limit − constant / k, through {words.counted(fit.points, 'point')} of the curve; three are needed",
-        ),
-        _row("Fitted constant", UNTOLD if fit.constant is None else _signed_many(fit.constant), "likewise"),
+        *_fit_rows(fit),
         _row("Leading constant", _signed_many(regime.constant), "what k (H − risk) comes to for large k, from the spread of the scores"),
         _row("1/k leads from", many(regime.start), f"negatives, for InfoNCE: {reached}"),
         _row(
@@ -129,6 +124,17 @@ def limit_rows(report: NegativesReport) -> list[dict[str, str]]:
     return rows
 
 
+def _fit_rows(fit: FitRecord) -> list[dict[str, str]]:
+    """What was fitted; no rows where nothing was, which the words of the curve say."""
+    if fit.limit is None and fit.constant is None:
+        return []
+    how = f"of limit − constant / k, through {words.counted(fit.points, 'point')} of the curve"
+    return [
+        _row("Fitted limit", nats(fit.limit), how),
+        _row("Fitted constant", UNTOLD if fit.constant is None else _signed_many(fit.constant), "likewise"),
+    ]
+
+
 def _floor(report: NegativesReport) -> dict[str, str]:
     name = f"Loss floor, k = {report.at:,}"
     if report.loss_floor is None:
@@ -138,26 +144,30 @@ def _floor(report: NegativesReport) -> dict[str, str]:
 
 def bounds_lead(bounds: BoundsRecord) -> str:
     """What proven bounds are worth here."""
-    part = f"the upper bound is {share(bounds.high / bounds.scores)} of the range of the scores" if bounds.scores > 0.0 else ""
     if bounds.vacuous:
-        return "Vacuous here: the upper bound is no better than the range of the scores. That is the price of holding for any vectors."
-    if bounds.instance is not None and bounds.instance == bounds.high:
-        return f"Not vacuous: {part}. The best of them takes the spread of the scores in this pool, so it holds for this pool as it is."
+        return (
+            f"Vacuous here: at k = {bounds.k:,} they leave H − risk anything from {nats(bounds.low)} to {nats(bounds.high)}, hardly "
+            f"less than the range of the scores, {nats(bounds.scores)}. That is the price of holding for any vectors: they grow with the "
+            f"largest score, {words.number(bounds.largest_score)}."
+        )
+    part = f"the upper bound is {share(bounds.high / bounds.scores)} of the range of the scores"
     return f"Not vacuous: {part}. It holds for any vectors whose scores are no larger."
 
 
 def bounds_rows(bounds: BoundsRecord) -> list[dict[str, str]]:
-    """The bounds one by one; the least upper one is marked."""
+    """The bounds one by one, the least upper one marked; none where they are vacuous, of which the lead says all there is."""
+    if bounds.vacuous:
+        return []
 
     def upper(name: str, value: float | None, what: str) -> dict[str, str]:
         return _row(name, "too large to write" if value is None else nats(value), what, tag="least" if value == bounds.high else "")
 
     return [
-        _row("H − risk at least", nats(bounds.low), f"at k = {bounds.k:,}: −log(1 + e^(2c) / k)"),
-        _row("H − risk at most", nats(bounds.high), "the least of the four below" + ("; vacuous" if bounds.vacuous else "")),
-        upper("For these scores", bounds.instance, "from cv² in this pool and the least score that vectors could have"),
-        upper("For any vectors", bounds.uniform, "(e^c − 1)² / 2k"),
-        upper("As published", bounds.published, "(e^(2c) − 1)² / 8k, by Whiteley (2026)"),
+        _row("H − risk at least", nats(bounds.low), f"at k = {bounds.k:,}: −log(1 + e²ᶜ / k)"),
+        _row("H − risk at most", nats(bounds.high), "the least of those that hold for any vectors"),
+        upper("For these scores", bounds.instance, "estimated from cv² in this pool and the least score that vectors could have: no proof"),
+        upper("For any vectors", bounds.uniform, "(eᶜ − 1)² / 2k"),
+        upper("As published", bounds.published, "(e²ᶜ − 1)² / 8k, by Whiteley (2026)"),
         upper("Range of the scores", bounds.scores, "2c, whatever k"),
         _row(
             "c, the largest score", words.number(bounds.largest_score), "similarity / temperature, that vectors of these lengths can have"
@@ -194,7 +204,9 @@ def pool_rows(report: NegativesReport) -> list[dict[str, str]]:
         _row("Size", f"{pool.size:,}", "vectors"),
         _row("Masked", f"{pool.masked:,}", "pairs of a query and its own positive, or a copy of it, in the pool: no negatives"),
         _row(
-            "Collision", share(pool.collision), f"of queries have their own positive among {report.at:,} positives of other training pairs"
+            "Collision",
+            share(pool.collision),
+            f"of queries meet their own positive, or a copy, among {report.at:,} others of a batch, in a shuffled epoch over these rows",
         ),
         _row("Shift", words.number(pool.shift) if pool.shift is not None else "none", shift if pool.shift is not None else "no other pool"),
     ]

@@ -79,7 +79,11 @@ def sweep_figure(report: NegativesReport) -> str:
     _mark(frame, report.temperature, f"yours: {report.temperature:.4g}")
     frame.parts.extend(_line(frame, risk, tone="s1", unit="temperature {:.4g}"))
     frame.parts.extend(_line(frame, limit, tone="s3 strong", unit="temperature {:.4g}"))
-    frame.parts.extend(_numbers(frame, {1: risk, 3: limit}))
+    frame.parts.extend(_numbers(frame, {1: risk, 3: limit} if limit[:1] and limit[0][0] == risk[0][0] else {1: risk}))
+    if limit and limit[0][0] != risk[0][0]:
+        # Left of its first spot runs the line of the risk.
+        lowest = min(frame.y(limit[0][1]) + _ROW, frame.y.start - 2)
+        frame.parts.append(text(frame.x(limit[0][0]) + 4, lowest, "3", role="end s3"))
     said = f" Its limit: {_spoken(limit)}." if limit else " Its limit cannot be told."
     return frame.draw(label=f"InfoNCE risk less log k, in nats, by temperature: {_spoken(risk)}.{said}")
 

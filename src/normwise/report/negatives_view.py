@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from typing import Any
 
 from normwise.core.negatives_records import NegativesReport, TemperatureRow
@@ -62,6 +63,7 @@ def negatives_view(report: NegativesReport) -> dict[str, Any]:
         "pool": pool_rows(report),
         "notes": [note_view(settle(note)) for note in report.notes],
         "took": words.duration(report.seconds),
+        "version": version("normwise"),
     }
 
 
@@ -88,8 +90,11 @@ def _facts(report: NegativesReport) -> list[dict[str, str]]:
     limit = report.cross_entropy
     told = "cross-entropy of a softmax search" if limit.estimate is not None else "1/k has not begun within this pool"
     facts = [
-        _fact("Similarity", settle(report.similarity), words.score_words(report.similarity)),
-        _fact("Temperature", words.number(report.temperature), f"scale {scale(report.temperature)}"),
+        _fact(
+            "Similarity, temperature",
+            f"{settle(report.similarity)}, {words.number(report.temperature)}",
+            joined(words.score_words(report.similarity), f"scale {scale(report.temperature)}"),
+        ),
         _fact("Queries", f"{report.queries:,}", "each with its positive"),
         _fact("Pool", f"{report.pool.size:,}", "candidates as negatives" if report.pool.kind == "pool" else settle(report.pool.kind)),
         _fact("Negatives k", f"{report.at:,}", "per query in training: what the advice is about"),
@@ -110,6 +115,8 @@ def _curve_words(report: NegativesReport) -> str:
     start = start_of(report)
     if report.k and start > report.k[-1]:
         said = f"1/k leads from about k = {many(start)} on, beyond this pool, so no line is fitted."
+        if report.cross_entropy.estimate is not None:
+            said += f" The limit comes from DCL, whose 1/k starts sooner: at {many(report.regime.decoupled_start)}."
     else:
         fitted = "the dashed line is what was fitted there" if report.fit.limit is not None else "too few k lie there to fit a line"
         where = f"Right of the upright line, k = {many(start)}," if starts_inside(report) else "From the first k on"
@@ -136,6 +143,9 @@ def _curve_row(report: NegativesReport, at: int) -> dict[str, Any]:
     change = cell(None, (None, None)) if step is None else cell(step.change, (step.ci_low, step.ci_high), signed=True)
     if step is None and at == len(report.k) - 1:
         change = {"value": "—", "range": "the last", "none": True}
+    if step is not None and step.to != 2 * k:
+        # What would look like a doubling that changes little.
+        change["range"] = joined(change["range"], f"to {step.to:,}")
     return {
         "k": f"{k:,}",
         "asked": k == report.at,

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py
 
 from normwise.core.errors import InputError
-from normwise.core.shapes import Float
+from normwise.core.shapes import Float, Int
 
 _SUM = 1e-6
 
@@ -97,7 +97,7 @@ def loss_floor(k: int, temperature: float, *, in_batch: bool = False, normalized
 
 
 def collision_share(shares: Float[np.ndarray, " N"], k: int) -> float:
-    """Return the share of queries of which at least one of k in-batch negatives is the query's own positive.
+    """Return the share of queries of which at least one of k in-batch negatives is the query's own positive, in draws from a law.
 
     Equation: sum_i p_i (1 - (1 - p_i)^k), p_i the share of training pairs whose positive is i, rows drawn independently.
 
@@ -106,8 +106,8 @@ def collision_share(shares: Float[np.ndarray, " N"], k: int) -> float:
         k: negatives, >= 0.
 
     Returns:
-        The expected share, 0..1. Batches drawn without replacement from few pairs have less of it, and a batch plan that keeps
-        equal positives apart has none.
+        The expected share, 0..1. A shuffled epoch draws without replacement and has less of it (`epoch_collision_share`), and a batch
+        plan that keeps equal positives apart has none.
 
     Raises:
         InputError: shares are no law, or k is below 0.
@@ -127,6 +127,44 @@ def collision_share(shares: Float[np.ndarray, " N"], k: int) -> float:
         raise InputError(f"k is {k}; expected at least 0 negatives")
     # log1p and expm1 keep the digits of rare positives; xlog1py has 0 log 0 = 0.
     return float(shares @ -np.expm1(xlog1py(float(k), -np.minimum(shares, 1.0))))
+
+
+def epoch_collision_share(counts: Int[np.ndarray, " P"], k: int) -> float:
+    """Return the share of queries of which at least one of k in-batch negatives is the query's own positive, in a shuffled epoch.
+
+    Equation: sum_i (c_i / N) (1 - C(N - c_i, k) / C(N - 1, k)), c_i the training rows whose positive is i and N all of them: the k others
+    of a batch are drawn without replacement from the other N - 1 rows. The ratio is the product over m = 0, ..., c_i - 2 of
+    1 - k / (N - 1 - m). `collision_share` is that of rows drawn independently from a law.
+
+    Args:
+        counts: (P,) rows c_i >= 1 of each of the P distinct positives.
+        k: negatives, >= 0; above N - 1 all other rows.
+
+    Returns:
+        The expected share, 0..1; exactly 0 where all positives are distinct. Of rows drawn without replacement from more it is an unbiased
+        estimate of that of all.
+
+    Raises:
+        InputError: no count, one below 1, or k below 0.
+
+    Reference: ours.
+
+    Example:
+        >>> epoch_collision_share(np.ones(500, dtype=np.int64), 256), round(epoch_collision_share(np.array([2, 1, 1]), 1), 6)
+        (0.0, 0.166667)
+    """
+    if not counts.size or counts.min() < 1:
+        least = f", the least is {counts.min()}" if counts.size else ""
+        raise InputError(f"{counts.size} counts{least}; expected the rows of each positive, 1 or more")
+    if k < 0:
+        raise InputError(f"k is {k}; expected at least 0 negatives")
+    rows = int(counts.sum())
+    others = rows - 1.0 - np.arange(int(counts.max()) - 1)
+    with np.errstate(divide="ignore"):
+        # log1p and expm1 keep the digits of rare collisions, which differences of log-gammas lose.
+        logs = np.log1p(-np.minimum(k / others, 1.0))
+    missed = np.concatenate([[0.0], np.cumsum(logs)])[counts - 1]
+    return float((counts / rows) @ -np.expm1(missed))
 
 
 def _log_sums(negatives: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
@@ -31,6 +31,8 @@ class AtTemperature:
         effective_negatives: median over queries of 1 / sum w^2, w the softmax over the pool.
         regime: where 1/k starts.
         change: H less that at the temperature of the training, of the same queries and negatives; None where either is.
+        pool_change: the risk over the whole pool less that at the temperature of the training. Its error is of the draw of queries alone:
+            it is about these candidates.
     """
 
     temperature: float
@@ -41,13 +43,15 @@ class AtTemperature:
     effective_negatives: float
     regime: Regime
     change: Estimate | None
+    pool_change: Estimate
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a difference between temperatures is made of: values of each query, and means without each tile of the pool."""
+    """What differences between temperatures are made of: H and the risk over the pool of each query, and means without each tile."""
 
     values: np.ndarray
+    risks: np.ndarray
     left_out: np.ndarray
 
 
@@ -112,16 +116,24 @@ def _at(tau: float, positive: np.ndarray, sums: NegativeSums) -> tuple[AtTempera
         effective_negatives=float(np.median(sums.total**2 / sums.squares)),
         regime=regime,
         change=None,
+        pool_change=Estimate(0.0, 0.0),
     )
-    return at, _Parts(jackknife_log_means(sums) - positive, leave_out_means(positive, sums))
+    risks = np.logaddexp(-np.log(sums.size), sums.log_mean - positive)
+    return at, _Parts(jackknife_log_means(sums) - positive, risks, leave_out_means(positive, sums))
 
 
 def _changed(each: tuple[AtTemperature, _Parts], base: tuple[AtTemperature, _Parts]) -> AtTemperature:
     at, parts = each
+    risks = parts.risks - base[1].risks
+    at = replace(at, pool_change=Estimate(float(risks.mean()), _error(risks)))
     if at.cross_entropy is None or base[0].cross_entropy is None:
         return at
     values = parts.values - base[1].values
     tiles = parts.left_out - base[1].left_out
     pool = (tiles.size - 1) / tiles.size * ((tiles - tiles.mean()) ** 2).sum()
-    error = np.sqrt(values.var(ddof=1) / values.size + pool) if values.size > 1 else float("nan")
-    return AtTemperature(**{**vars(at), "change": Estimate(float(values.mean()), float(error))})
+    return replace(at, change=Estimate(float(values.mean()), float(np.hypot(_error(values), np.sqrt(pool)))))
+
+
+def _error(values: np.ndarray) -> float:
+    """Standard error of a mean over queries; NaN of one."""
+    return float(np.sqrt(values.var(ddof=1) / values.size)) if values.size > 1 else float("nan")

@@ -13,11 +13,13 @@ from normwise.theory.infonce_temperatures import AtTemperature
 # Nats; laid down before any run. A change of the loss below a hundredth is less than what seeds do.
 WORTH = 0.01
 _EASY = 0.01
+# Recall@1 from which a search has next to nothing more to tell.
+_FOUND = 0.99
 _NOTHING = 0.05
 _FOUR_PLACES, _ROUNDING = 5e-5, 1e-9
 
 
-def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, loss: float | None = None) -> str:
+def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, loss: float | None = None, easy: bool = False) -> str:
     """Say what going from k to `after` negatives does to the risk.
 
     Args:
@@ -27,6 +29,7 @@ def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, lo
         left: H - R_k, what all further negatives together would change; None where the limit cannot be told.
         loss: the InfoNCE loss at `after` as training libraries report it, log k included; None where it is not known. Where it is next to
             nothing, the risk is at its floor -log k, and falls with k although nothing is learned.
+        easy: whether most queries have nothing left to learn, as `ease_advice` says.
 
     Example:
         >>> batch_advice(256, 1024, Estimate(0.004, 0.001), None)
@@ -44,6 +47,12 @@ def batch_advice(k: int, after: int, change: Estimate, left: float | None, *, lo
         return f"{text}: not worth it"
     if abs(change.value) - half <= WORTH:
         return f"{text}: whether that is more than {WORTH} nats cannot be told with so few queries and negatives"
+    if easy:
+        # Of these the risk is at -log k.
+        return (
+            f"{text}: they teach the few hard queries alone, since for most nothing is left to learn, and the risk of these falls by "
+            f"log {after / k:.3g} = {np.log(after / k):.3f} whatever is learned"
+        )
     part = f" of the {left:+.3f} that all further ones would" if left is not None and left / change.value > 1.0 else ""
     return f"{text}{part}: more negatives still change what is learned"
 
@@ -64,34 +73,79 @@ def limit_advice(regime: Regime) -> str:
     )
 
 
-def temperature_advice(sweep: Sequence[AtTemperature], temperature: float) -> str:
+def temperature_advice(sweep: Sequence[AtTemperature], temperature: float, *, recall: float = 0.0) -> str:
     """Say whether another temperature of a sweep has a lower cross-entropy, beyond the error of the difference.
+
+    Where that of the training has no limit, or no other has, the risk over the pool is compared. Where nearly every positive is found first
+    already, colder temperatures lower both without telling more, and this is said instead.
 
     Args:
         sweep: of `temperature_sweep`.
         temperature: that of the training.
+        recall: share of queries whose positive is above all negatives, 0..1.
     """
     own = next(each for each in sweep if each.temperature == temperature)
-    if own.change is None:
-        return f"which temperature suits these vectors cannot be told, since the limit at {temperature:g} cannot"
     if len(sweep) == 1:
         return f"no other temperature was compared with {temperature:g}"
     known = [each for each in sweep if each.change is not None]
+    if own.change is None:
+        return f"the limit at {temperature:g} cannot be told, nor so which temperature has the least{_over_pool(sweep, own, recall)}"
     if len(known) == 1:
-        return f"whether another temperature of the sweep is better than {temperature:g} cannot be told: none of the others has a limit"
+        return f"no other temperature of the sweep has a limit that can be told beside {temperature:g}{_over_pool(sweep, own, recall)}"
     best = min(known, key=lambda each: each.change.value if each.change is not None else 0.0)
-    if best is own or best.change is None:
-        return f"no temperature of the sweep tells positives better than {temperature:g}"
-    low, high = change_interval(best, own) or (float("nan"), float("nan"))
+    low, high = (0.0, 0.0) if best is own else change_interval(best, own) or (float("nan"), float("nan"))
     if not np.isfinite(high):
         return f"whether another temperature is better than {temperature:g} cannot be told: with so few queries no difference has an error"
-    if not high < 0.0:
+    if high < 0.0 and best.change is not None:
+        if recall >= _FOUND and best.temperature < temperature:
+            return _found_already(recall, own.regime.pool)
+        return (
+            f"temperature {temperature:g} -> {best.temperature:.3g} lowers the cross-entropy of a search with these vectors by "
+            f"{-best.change.value:.3f} nats ({-high:.3f} to {-low:.3f}){_further(sweep, known, best)}"
+        )
+    untold = [each for each in sweep if each.change is None]
+    if not untold:
+        if best is own:
+            return f"no temperature of the sweep tells positives better than {temperature:g}"
         return f"no temperature of the sweep is better than {temperature:g} beyond the error of the difference"
-    edge = best is known[0] or best is known[-1]
-    more = ", the last of the sweep that can be told: look further" if edge else ""
+    colder = all(each.temperature < temperature for each in untold)
+    if recall >= _FOUND and colder:
+        return _found_already(recall, own.regime.pool)
+    verdict = f"{temperature:g} is best" if best is own else f"none is better than {temperature:g} beyond the error of the difference"
+    rest = f"{'colder' if colder else 'the other'} ones cannot be told from this pool"
+    return f"of the temperatures whose limit can be told, {verdict}; {rest}{_over_pool(sweep, own, recall)}"
+
+
+def _over_pool(sweep: Sequence[AtTemperature], own: AtTemperature, recall: float) -> str:
+    """A further clause: where the risk over the pool, which every temperature has, is least."""
+    best = min(sweep, key=lambda each: each.pool_change.value)
+    if recall >= _FOUND and best.temperature < own.temperature:
+        return f"; {_found_already(recall, own.regime.pool)}"
+    here = "this 1 candidate" if own.regime.pool == 1 else f"these {own.regime.pool:,} candidates"
+    if best is own:
+        return f"; over {here} the risk is least at {own.temperature:g}"
+    low, high = best.pool_change.interval()
+    told = f"; over {here} the risk is least at {best.temperature:.3g}, by {-best.pool_change.value:.3f} nats"
+    if not np.isfinite(high):
+        return f"{told}, whose error so few queries cannot tell"
+    if high >= 0.0:
+        return f"{told}, which is not beyond the error of the difference"
+    return f"{told} ({-high:.3f} to {-low:.3f}) below that at {own.temperature:g}{_further(sweep, sweep, best)}"
+
+
+def _further(sweep: Sequence[AtTemperature], known: Sequence[AtTemperature], best: AtTemperature) -> str:
+    """Whether the best is the last there is, or the last that can be told."""
+    if best is sweep[0] or best is sweep[-1]:
+        return ", the last of the sweep: look further"
+    if best is known[0] or best is known[-1]:
+        return f", the {'coldest' if best is known[0] else 'warmest'} whose limit can be told from this pool"
+    return ""
+
+
+def _found_already(recall: float, k: int) -> str:
     return (
-        f"temperature {temperature:g} -> {best.temperature:.3g} lowers the cross-entropy of a search with these vectors by "
-        f"{-best.change.value:.3f} nats ({-high:.3f} to {-low:.3f}){more}"
+        f"recall@1 is {recall:.3f} among {counted(k)} already, where a colder temperature lowers the cross-entropy without telling more: "
+        "no reason to choose one, so compare over harder negatives, or by recall on judged queries"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,9 +18,7 @@ from normwise.core.negatives_records import (
 )
 from normwise.data.texts import printable
 from normwise.theory.false_negatives import FalseNegatives, false_negative_bound
-from normwise.theory.infonce_estimates import Estimate, risk_change, search_risk
 from normwise.theory.infonce_temperatures import AtTemperature, temperature_sweep
-from normwise.theory.negatives_advice import batch_advice, counted, ease_advice, limit_advice, temperature_advice
 from normwise.workflows.evaluate import check_report
 from normwise.workflows.negatives_inputs import (
     LEAST_TEMPERATURE,
@@ -34,11 +31,13 @@ from normwise.workflows.negatives_inputs import (
     checked_temperatures,
     refuse_unheld,
 )
-from normwise.workflows.negatives_material import Prepared, given_material, judged_material
+from normwise.workflows.negatives_judged import judged_material
+from normwise.workflows.negatives_material import Prepared, given_material
 from normwise.workflows.negatives_parts import (
     Read,
     bounds_record,
     cross_entropy_record,
+    effective_negatives,
     fit_record,
     floor_of,
     known,
@@ -49,11 +48,11 @@ from normwise.workflows.negatives_parts import (
     step_records,
     temperature_row,
 )
+from normwise.workflows.negatives_verdict import nearest, verdict
 
 # Steps of a factor of the square root of 2, four down and four up.
 _SWEEP = tuple(2.0 ** (step / 2.0) for step in range(-4, 5))
 _SWEEP_QUERIES, _SWEEP_POOL = 2_000, 20_000
-_LARGER = 4
 _OWN_K = 256
 
 
@@ -160,14 +159,14 @@ def _advise(
     read = read_pool(material)
     notes = list(material.notes)
     at = _own_k(read, k, notes)
-    near = _nearest(read, at)
+    near = nearest(read, at)
     if at <= read.curve.k[-1] and near not in (at, read.curve.k[-1]):
         notes.append(f"k = {at:,} is not on the curve: the advice is about {near:,}, the nearest")
     sweep, lesser, wrong = _sweep(material, others, seed=seed)
     own = next(each for each in sweep if each.temperature == tau)
     ks = read.curve.k
     return NegativesReport(
-        advice=_advice(read, at, sweep, own),
+        advice=verdict(read, at, sweep, own, recall=wrong.hit_rate),
         k=tuple(ks.tolist()),
         risk=tuple(read.curve.risk.tolist()),
         risk_ci=spans(read.curve.risk, read.curve.risk_error),
@@ -185,7 +184,7 @@ def _advise(
             constant=known(read.regime.constant),
         ),
         fit=fit_record(read),
-        effective_negatives=_effective(read),
+        effective_negatives=effective_negatives(material, read, seed=seed),
         bounds=bounds_record(material, read),
         temperatures=tuple(temperature_row(each, own, lesser, wrong) for each in sweep),
         false_negatives=FalseNegativeRecord(
@@ -218,45 +217,6 @@ def _own_k(read: Read, k: int | None, notes: list[str]) -> int:
     if k > size:
         notes.append(f"k is {k:,}, and the pool holds {size:,} negatives of each query: a larger pool would show what {k:,} do")
     return k
-
-
-def _advice(read: Read, at: int, sweep: Sequence[AtTemperature], own: AtTemperature) -> str:
-    parts = [_batch(read, at)]
-    if read.limit is None:
-        parts.append(limit_advice(read.regime))
-    parts.append(temperature_advice(sweep, own.temperature))
-    parts += [easy] if (easy := ease_advice(own, read.regime.pool)) is not None else []
-    text = "; ".join(parts)
-    return text[0].upper() + text[1:] + "."
-
-
-def _nearest(read: Read, at: int) -> int:
-    """The number on the curve that is nearest, by their ratio."""
-    return min(read.curve.k.tolist(), key=lambda each: abs(math.log(each / at)))
-
-
-def _effective(read: Read) -> tuple[float, ...]:
-    """Medians over queries of k / (1 + cv2), at each k; a set of negatives holds one at least."""
-    each = np.minimum(read.curve.k[None, :], read.sums.size[:, None]) / (1.0 + read.sums.cv2[:, None])
-    return tuple(np.median(np.maximum(each, 1.0), axis=0).tolist())
-
-
-def _batch(read: Read, at: int) -> str:
-    """From the number of negatives, on the curve the nearest to it, to four times that, or to the pool."""
-    ks = read.curve.k.tolist()
-    near = _nearest(read, at)
-    left = None if read.limit is None else read.limit[0].value - float(read.curve.risk[ks.index(near)])
-    known = at <= ks[-1] and near < ks[-1]
-    if known:
-        after = _LARGER * near if _LARGER * near in ks else ks[-1]
-        loss = float(read.curve.risk[ks.index(after)]) + math.log(after)
-        return batch_advice(near, after, risk_change(read.positive, read.sums, near, after), left, loss=loss)
-    if read.limit is None:
-        return f"what more than {counted(ks[-1])} would do cannot be told from a pool of {ks[-1]:,}: give a larger one"
-    now, then = (search_risk(read.positive, read.sums, each) for each in (at, _LARGER * at))
-    # Of the same queries and negatives: the error of the difference is no more than that of the term that changes.
-    change = Estimate(then.value - now.value, read.limit[1] / at + now.error / max(1.0, at / read.regime.start))
-    return f"beyond the pool, extrapolated: {batch_advice(at, _LARGER * at, change, left)}"
 
 
 def _others(material: Prepared, temperatures: Sequence[float] | None) -> list[float]:

@@ -21,6 +21,7 @@ LEAST_TEMPERATURE, MOST_TEMPERATURE = 1e-6, 1e6
 MOST_SCORE = 1e5
 MOST_PRODUCT = 1e30
 _LONG = 10**40
+_UNIT = 1e-3
 _SCALE = "(a scale of 20 is 1 / 0.05)"
 
 
@@ -134,6 +135,21 @@ def opened(given: Any, argument: str) -> np.ndarray:
     return given
 
 
+def scale_notes(temperature: float, largest: float) -> list[str]:
+    """Say that a temperature looks like a scale, where similarities are cosines and it leaves them less than one nat either way.
+
+    Args:
+        temperature: tau.
+        largest: no similarity is larger.
+    """
+    if temperature <= 1.0 or largest > 1.0 + _UNIT:
+        return []
+    return [
+        f"temperature {temperature:g} leaves cosines scores of {1.0 / temperature:.3g} at most, and looks like a scale: was "
+        f"1 / {temperature:g} = {1.0 / temperature:.4g} meant?"
+    ]
+
+
 def same_vectors(first: str | Path | np.ndarray, second: str | Path | np.ndarray | None) -> bool:
     """Whether two arguments are one file or one array."""
     if isinstance(first, str | Path) and isinstance(second, str | Path):
@@ -143,15 +159,18 @@ def same_vectors(first: str | Path | np.ndarray, second: str | Path | np.ndarray
     return False
 
 
-def taken(vectors: np.ndarray, rows: np.ndarray, *, name: str, normalized: bool) -> tuple[np.ndarray, np.ndarray]:
+def taken(
+    vectors: np.ndarray, rows: np.ndarray, *, name: str, normalized: bool, called: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows as float32, as they are or their directions, and their lengths in float64.
 
     A file is read once from front to back, whatever the order of the rows. Directions are taken before the cast, so that no scale of
-    the vectors matters to them.
+    the vectors matters to them. Messages call the rows as `called` does, where it is given.
 
     Raises:
         InputError: a row of zeros, which has no direction; a row that float32 does not hold.
     """
+    called = rows if called is None else called
     order = np.argsort(rows, kind="stable")
     found, lengths = np.empty((len(rows), vectors.shape[1]), dtype=np.float32), np.empty(len(rows))
     wide = vectors.dtype.itemsize > found.dtype.itemsize
@@ -160,10 +179,10 @@ def taken(vectors: np.ndarray, rows: np.ndarray, *, name: str, normalized: bool)
         block = vectors[rows[here]].astype(np.float64)
         lengths[here] = exact_norms(block, name=name)
         if normalized:
-            _refuse(lengths[here] == 0.0, rows[here], name, "is all zeros, which has no direction: leave that row out, or score by dot")
+            _refuse(lengths[here] == 0.0, called[here], name, "is all zeros, which has no direction: leave that row out, or score by dot")
             block = normalize(block)
         elif wide:
-            _refuse_unfit(block, rows[here], name)
+            _refuse_unfit(block, called[here], name)
         found[here] = block
     return found, lengths
 

@@ -11,10 +11,18 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity, parse_similarity
-from normwise.data.texts import printable
 from normwise.theory.vector_copies import kinds_of
-from normwise.workflows.calibrate_overlap import TOO_MUCH
-from normwise.workflows.negatives_inputs import Limits, Words, checked_temperature, named, opened, refuse_far, same_vectors, taken
+from normwise.workflows.negatives_inputs import (
+    Limits,
+    Words,
+    checked_temperature,
+    named,
+    opened,
+    refuse_far,
+    same_vectors,
+    scale_notes,
+    taken,
+)
 from normwise.workflows.negatives_masks import (
     Masked,
     copy_notes,
@@ -28,7 +36,21 @@ from normwise.workflows.negatives_masks import (
 )
 
 _UNIT = 1e-3
-_SEEN = "has seen the answers, and its risks are lower than those of new queries"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Which rows take part.
+
+    Args:
+        rows: (B,) of the queries and of their positives, ascending.
+        order: (M,) of the pool, in a random order.
+        notes: what a person should know.
+    """
+
+    rows: np.ndarray
+    order: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,6 +162,7 @@ def prepared(
     words: Words,
     relevant: Sequence[np.ndarray] | None = None,
     notes: tuple[str, ...] = (),
+    drawn: Drawn | None = None,
 ) -> Prepared:
     """Normalize what the similarity normalizes, draw and shuffle by the seed, and find pairs that are no negatives.
 
@@ -155,22 +178,24 @@ def prepared(
         words: what messages call all this.
         relevant: rows of the pool that are relevant to each query, beside copies of its positive.
         notes: what is known to be told.
+        drawn: what `draw` drew, where vectors are of that alone, in that order; rows of `relevant` and of messages are those of the whole.
 
     Raises:
         InputError: rows of zeros where they are normalized, values beyond float32, scores beyond its digits, or no negative at all.
     """
-    told = list(notes)
     everything = positives if pool is None else pool
-    rows, order = _drawn(len(queries), len(everything), limits, told)
+    chosen = draw(len(queries), len(everything), limits) if drawn is None else drawn
+    rows, order = chosen.rows, chosen.order
     asked, own, others = (
-        taken(vectors, chosen, name=name, normalized=normalized)
-        for vectors, chosen, name, normalized in (
+        taken(vectors, each if drawn is None else np.arange(len(each)), name=name, normalized=normalized, called=each)
+        for vectors, each, name, normalized in (
             (queries, rows, words.queries, similarity.normalizes_query),
             (positives, rows, words.positives, similarity.normalizes_candidate),
             (everything, order, words.pool, similarity.normalizes_candidate),
         )
     )
-    told += _length_notes(similarity, words.asked, asked[1], own[1], others[1])
+    told = [*notes, *chosen.notes, *_length_notes(similarity, words.asked, asked[1], own[1], others[1])]
+    told += scale_notes(temperature, _largest(similarity, asked[1], np.concatenate([own[1], others[1]])))
     within = reach_of(own[0], others[0], seed=limits.seed)
     places = None if relevant is None else _places(relevant, rows, order)
     masked = find_masked(own[0], others[0], within=within, places=places, pool=words.pool)
@@ -198,57 +223,9 @@ def prepared(
     )
 
 
-def judged_material(
-    model: str | Path,
-    data: str | Path,
-    *,
-    temperature: float | None,
-    limits: Limits,
-    batch_size: int,
-    progress: bool | None,
-) -> Prepared:
-    """Encode judged queries, the first relevant candidate of each, and their corpus as the pool.
-
-    Raises:
-        InputError: no judged query with a relevant candidate; a temperature that is missing, or contradicts the model's.
-    """
-    from normwise.workflows.calibrate_data import load_asked
-    from normwise.workflows.calibrate_material import known_temperature, open_encoder
-
-    asked = load_asked(data)
-    encoder, notes = open_encoder(model)
-    tau = checked_temperature(known_temperature(encoder, temperature))
-    judged = asked.judged
-    answered = np.flatnonzero([bool(grades) for grades in judged.relevance])
-    if len(answered) < 2:
-        raise InputError(f"{asked.name} has {len(answered)} query with a relevant candidate; expected at least 2")
-    best = np.array([max(judged.relevance[row].items(), key=lambda each: (each[1], -each[0]))[0] for row in answered.tolist()])
-    queries = encoder.encode_queries([judged.queries[row] for row in answered.tolist()], batch_size=batch_size, progress=progress)
-    corpus = encoder.encode_candidates(judged.corpus.texts, batch_size=batch_size, progress=progress)
-    relevant = [np.array(sorted(judged.relevance[row]), dtype=np.int64) for row in answered.tolist()]
-    return prepared(
-        queries,
-        corpus[best],
-        corpus,
-        similarity=encoder.similarity,
-        temperature=tau,
-        limits=limits,
-        words=Words(
-            f"{encoder.name} on {asked.name}",
-            f"vectors of the queries of {asked.name}",
-            f"vectors of the positives of {asked.name}",
-            f"the corpus of {asked.name}",
-            "as the model has it",
-            lambda row: f"query {printable(judged.queries[answered[row]])!r:.60}",
-        ),
-        relevant=relevant,
-        notes=(*notes, *(note.replace(TOO_MUCH, _SEEN) for note in asked.notes)),
-    )
-
-
-def _drawn(queries: int, pool: int, limits: Limits, told: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of queries, and of the pool in a random order."""
-    random = np.random.default_rng([limits.seed, 6])
+def draw(queries: int, pool: int, limits: Limits) -> Drawn:
+    """Draw by the seed what the limits leave of so many queries and so large a pool."""
+    random, told = np.random.default_rng([limits.seed, 6]), []
     rows = np.arange(queries)
     if queries > limits.queries:
         rows = np.sort(random.choice(rows, limits.queries, replace=False))
@@ -257,7 +234,7 @@ def _drawn(queries: int, pool: int, limits: Limits, told: list[str]) -> tuple[np
     if pool > limits.pool:
         order = order[: limits.pool]
         told.append(f"{limits.pool:,} of {pool:,} negatives were drawn (limit_pool)")
-    return rows, order
+    return Drawn(rows, order, tuple(told))
 
 
 def _places(relevant: Sequence[np.ndarray], rows: np.ndarray, order: np.ndarray) -> list[np.ndarray]:

@@ -9,10 +9,11 @@ import numpy as np
 
 from normwise.core.negatives_records import BoundsRecord, CrossEntropy, FitRecord, PoolRecord, RiskStep, Span, TemperatureRow
 from normwise.core.similarity import Similarity
+from normwise.theory.effective_negatives import effective_curve
 from normwise.theory.false_negatives import FalseNegatives, score_shift
 from normwise.theory.infonce_bounds import gap_bounds, weighted_spread
 from normwise.theory.infonce_estimates import Estimate, RiskCurve, risk_curve, search_risk
-from normwise.theory.infonce_loss import collision_share, loss_floor
+from normwise.theory.infonce_loss import epoch_collision_share, loss_floor
 from normwise.theory.infonce_regime import Regime, fit_curve, limit_of, regime_of
 from normwise.theory.infonce_temperatures import AtTemperature
 from normwise.theory.negative_sums import NegativeSums, negative_sums
@@ -39,6 +40,12 @@ def read_pool(material: Prepared) -> Read:
     sums = negative_sums(material.queries / np.float32(material.temperature), material.pool, masked=material.pairs)
     regime = regime_of(positive, sums)
     return Read(positive, sums, risk_curve(positive, sums), regime, limit_of(positive, sums, regime))
+
+
+def effective_negatives(material: Prepared, read: Read, *, seed: int) -> tuple[float, ...]:
+    """At each k of the curve, how many of a set of k count, in the middle of queries."""
+    scaled = material.queries / np.float32(material.temperature)
+    return tuple(effective_curve(scaled, material.pool, read.curve.k.tolist(), masked=material.pairs, seed=seed).tolist())
 
 
 def temperature_row(each: AtTemperature, own: AtTemperature, lesser: Prepared, wrong: FalseNegatives) -> TemperatureRow:
@@ -96,7 +103,7 @@ def pool_record(material: Prepared, at: int, notes: list[str], *, seed: int) -> 
         kind="positives of other queries" if material.in_batch else "pool",
         size=len(material.pool),
         masked=len(material.masked.rows),
-        collision=collision_share(counts / counts.sum(), at),
+        collision=epoch_collision_share(counts, at),
         shift=shift,
     )
 
