@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sequence_worlds import a_stream
 
 from normwise.core.errors import InputError
-from normwise.theory import stream_signatures
+from normwise.theory import stream_kernels
 from normwise.theory.sequence_law import SequenceLaw
 from normwise.theory.signatures import cooccurrence_signature
 from normwise.theory.stream_signatures import TokenStream, next_token_signature, presence_signature, window_cooccurrence
@@ -176,7 +176,7 @@ def test_parts_make_the_same_counts(seed, window):
     stream, _ = a_stream(seed, documents=20)
     whole = presence_signature(stream, window=window).values
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stream_signatures, "_CHUNK_PAIRS", 7)
+        patched.setattr(stream_kernels, "_CHUNK_PAIRS", 7)
         assert np.array_equal(presence_signature(stream, window=window).values, whole)
 
 
