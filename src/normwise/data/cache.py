@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from normwise.core.errors import MissingExtraError, WorkError
+from normwise.core.errors import WorkError
 from normwise.core.files import write_bytes
+from normwise.data.parquet_columns import open_pyarrow
 
 Table = dict[str, list[Any]]
 BuiltTables = tuple[dict[str, Table], dict[str, Any]]
@@ -45,17 +46,8 @@ def cached_tables(name: str, *, key: str, cache_dir: Path | None, build: Callabl
     return tables, facts
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="train") from None
-    return pa, pq
-
-
 def _packed(tables: dict[str, Table], facts: dict[str, Any]) -> bytes:
-    pa, pq = _pyarrow()
+    pa, pq = open_pyarrow()
     columns = {f"{table}.{column}": [values] for table, mine in tables.items() for column, values in mine.items()}
     sink = pa.BufferOutputStream()
     packed = pa.table(columns).replace_schema_metadata({"facts": json.dumps(facts)})
@@ -64,7 +56,7 @@ def _packed(tables: dict[str, Table], facts: dict[str, Any]) -> bytes:
 
 
 def _read(path: Path) -> BuiltTables | None:
-    pa, pq = _pyarrow()
+    pa, pq = open_pyarrow()
     try:
         if not path.is_file():
             return None

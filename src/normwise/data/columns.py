@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.errors import InputError
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.opening import parse_json, reading
+from normwise.data.parquet_columns import open_pyarrow
 from normwise.data.texts import text_problem
 
 RULE = (
@@ -188,11 +189,7 @@ def _list_cell(path: Path, number: int, cell: str) -> Any:
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="train") from None
+    pa, pq = open_pyarrow()
     with reading(path), path.open("rb") as opened:
         try:
             file = pq.ParquetFile(opened)

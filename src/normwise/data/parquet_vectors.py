@@ -8,8 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
-from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.errors import InputError
 from normwise.data.opening import reading
+from normwise.data.parquet_columns import choose_lists, open_pyarrow
 
 _BATCH = 8_192
 
@@ -27,7 +28,7 @@ class ParquetRows:
     """
 
     def __init__(self, path: Path, *, column: str | None = None) -> None:
-        pa, pq = _pyarrow()
+        pa, pq = open_pyarrow()
         self.path, self._errors = path, (pa.ArrowException, OSError)
         with reading(path):
             try:
@@ -35,7 +36,15 @@ class ParquetRows:
                 self._file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
             except pa.ArrowException as error:
                 raise InputError(f"{path} is not a readable parquet file: {error}") from None
-        self.column = _choose(path, self._file.schema_arrow, column, pa.types)
+        self.column = choose_lists(
+            path,
+            self._file.schema_arrow,
+            column,
+            holds=pa.types.is_floating,
+            what="vectors",
+            lists_of="floats",
+            detail="floats of 16, 32 or 64 bits",
+        )
         value = self._file.schema_arrow.field(self.column).type.value_type
         self._type = np.dtype(value.to_pandas_dtype())
         groups = [self._file.metadata.row_group(place).num_rows for place in range(self._file.metadata.num_row_groups)]
@@ -132,32 +141,3 @@ class ParquetRows:
             row = int(np.argmin(values.is_valid().to_numpy(zero_copy_only=False))) // width
             raise InputError(f"{where.format(first + row)}: a number is missing; expected {width} of them: drop or repair that row")
         return values.to_numpy(zero_copy_only=False).reshape(-1, width)
-
-
-def _choose(path: Path, schema: Any, column: str | None, types: Any) -> str:
-    def holds_vectors(kind: Any) -> bool:
-        lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        return lists and types.is_floating(kind.value_type)
-
-    names = [field.name for field in schema]
-    found = [field.name for field in schema if holds_vectors(field.type)]
-    if column is not None and column not in names:
-        raise InputError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-    if column is not None and column not in found:
-        kind = schema.field(column).type
-        raise InputError(f"{path}: column {column!r} holds {kind}; expected lists of floats of 16, 32 or 64 bits")
-    if column is not None:
-        return column
-    if len(found) == 1:
-        return found[0]
-    came = f"{len(found)} columns hold vectors: {', '.join(found)}; name one as column" if found else f"it has {', '.join(names)}"
-    raise InputError(f"{path}: expected one column of lists of floats, {came}")
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="train") from None
-    return pa, pq

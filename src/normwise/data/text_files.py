@@ -7,9 +7,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.errors import InputError
 from normwise.data.lines import read_json_lines, read_lines, read_table
 from normwise.data.opening import reading, user_path
+from normwise.data.parquet_columns import open_pyarrow
 from normwise.data.texts import text_problem
 
 _SHOWN = 5
@@ -138,11 +139,7 @@ def _table_cells(path: Path, column: str | None, *, delimiter: str) -> _Column:
 
 
 def _parquet_cells(path: Path, column: str | None) -> _Column:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="train") from None
+    pa, pq = open_pyarrow()
     errors = (pa.ArrowException, OSError)
     with reading(path):
         try:

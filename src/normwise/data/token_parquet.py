@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.errors import InputError
 from normwise.data.opening import reading
+from normwise.data.parquet_columns import choose_lists, open_pyarrow
 from normwise.data.token_shards import refuse_changed, refuse_ids, whole_documents
 from normwise.theory.stream_counts import CountPlan, StreamPart
 
@@ -42,7 +43,7 @@ class ParquetShard:
 
     def parts(self, plan: CountPlan) -> Iterator[StreamPart]:
         """A part for each batch; see `TokenShard`."""
-        pa, pq = _pyarrow()
+        pa, pq = open_pyarrow()
         refuse_changed(self.path, self.size)
         row = self.first_row
         with reading(self.path):
@@ -96,14 +97,16 @@ def open_parquet(path: Path, *, column: str | None, shard_tokens: int, vocabular
     Raises:
         InputError: no parquet file, no such column or several (they are listed), or no rows.
     """
-    pa, pq = _pyarrow()
+    pa, pq = open_pyarrow()
     with reading(path):
         size = os.stat(path).st_size
         try:
             file = pq.ParquetFile(path)
         except pa.ArrowException as error:
             raise InputError(f"{path} is not a readable parquet file: {error}") from None
-    name = _choose(path, file.schema_arrow, column, pa.types)
+    name = choose_lists(
+        path, file.schema_arrow, column, holds=pa.types.is_integer, what="ids", lists_of="integers", detail="integer token ids"
+    )
     leaf = next(place for place in range(len(file.schema.names)) if file.schema.column(place).path.startswith(f"{name}."))
     shards, row = [], 0
     for group in range(file.metadata.num_row_groups):
@@ -115,31 +118,3 @@ def open_parquet(path: Path, *, column: str | None, shard_tokens: int, vocabular
     if not shards:
         raise InputError(f"{path} has no rows; expected at least one list of token ids")
     return shards
-
-
-def _choose(path: Path, schema: Any, column: str | None, types: Any) -> str:
-    def holds_ids(kind: Any) -> bool:
-        lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        return lists and types.is_integer(kind.value_type)
-
-    names = [field.name for field in schema]
-    found = [field.name for field in schema if holds_ids(field.type)]
-    if column is not None and column not in names:
-        raise InputError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-    if column is not None and column not in found:
-        raise InputError(f"{path}: column {column!r} holds {schema.field(column).type}; expected lists of integer token ids")
-    if column is not None:
-        return column
-    if len(found) == 1:
-        return found[0]
-    came = f"{len(found)} columns hold ids: {', '.join(found)}; name one as column" if found else f"it has {', '.join(names)}"
-    raise InputError(f"{path}: expected one column of lists of integers, {came}")
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtraError("pyarrow", extra="train") from None
-    return pa, pq

@@ -35,6 +35,11 @@ class Figure:
     spread: float
     initial: float | None = None
 
+    @classmethod
+    def of_fits(cls, found: Float[np.ndarray, " C"], initial: float | None) -> Figure:
+        """The figure of a fit, first in `found`, beside those of the same fit to permuted rows."""
+        return cls(float(found[0]), float(found[1:].mean()), float(found[1:].std(ddof=1)), initial)
+
     @property
     def above_null(self) -> float:
         """The value less its null."""

@@ -170,7 +170,7 @@ class FourierProbe:
         held = within_fold_correlation([fit[1] for fit in fits], [cosines[fold.held] for fold in self._folds])
         alone, spread = self._each(cosines[:, 0])
         return FourierAlignment(
-            Figure(float(held[0]), float(held[1:].mean()), float(held[1:].std(ddof=1)), self._initial),
+            Figure.of_fits(held, self._initial),
             float(np.mean([fit[2] for fit in fits])),
             np.concatenate([[0.0], self._all.fit(cosines[:, :1])[0][:, 0]]),
             alone,

@@ -9,6 +9,7 @@ from scipy.special import expit, logsumexp
 
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float
+from normwise.theory.signals import check_temperature
 
 # Constants of the steps of anchor, positive and negatives; ours, and those of Whiteley's proposition 4.
 OURS, PUBLISHED = (2.0, 1.0, 1.0), (4.0, 1.0, 3.0)
@@ -276,8 +277,7 @@ def log_power_means(values: Float[np.ndarray, ...], exponents: Float[np.ndarray,
 
 def _way(start: EmbeddedTuple, end: EmbeddedTuple, temperature: float) -> tuple[np.ndarray, np.ndarray]:
     """Rows at the start, and their steps."""
-    if not (np.isfinite(temperature) and temperature > 0.0):
-        raise InputError(f"temperature is {temperature}; expected a finite number above 0")
+    check_temperature(temperature)
     if start.negatives.shape != end.negatives.shape:
         raise InputError(
             f"start has negatives of shape {start.negatives.shape}, end {end.negatives.shape}; expected one tuple, embedded twice"

@@ -173,7 +173,7 @@ def search_risk(positive: Float[np.ndarray, " B"], sums: NegativeSums, candidate
     Args:
         positive: (B,) scores of the positives.
         sums: of the same queries.
-        candidates: k >= 1; far above cv2, or the leading order is not enough (`started_at`).
+        candidates: k >= 1; far above cv2, or the leading order is not enough (`regime_of`).
 
     Raises:
         InputError: k below 1.
@@ -257,22 +257,8 @@ def _query_variance(values: np.ndarray) -> float:
 
 
 def _left_out_gaps(positive: np.ndarray, sums: NegativeSums) -> np.ndarray:
-    """(B, T) log of the mean of e^{s_j - s_+} over the pool without each tile; all of it where nothing is left.
-
-    The last tile may be smaller than the others, which hardly matters beside 32 of them or more.
-    """
-    left = sums.size[:, None] - sums.counts
-    highest = sums.tiles.max(axis=1, keepdims=True)
-    terms = np.exp(sums.tiles - highest)
-    total = terms.sum(axis=1, keepdims=True)
-    rest = highest + np.log(np.maximum(total - terms, 0.5 * total))
-    # Beside a tile that holds more than half, the others are summed: the difference would be rounding.
-    rows, tiles = np.nonzero(terms > 0.5 * total)
-    others = sums.tiles[rows]
-    others[np.arange(rows.size), tiles] = -np.inf
-    rest[rows, tiles] = np.logaddexp.reduce(others, axis=1)
-    rest = np.where(left > 0, rest, highest + np.log(total))
-    return rest - np.log(np.where(left > 0, left, sums.size[:, None])) + (sums.shift - positive)[:, None]
+    """(B, T) log of the mean of e^{s_j - s_+} over the pool without each tile; all of it where nothing is left."""
+    return sums.without_tile + (sums.shift - positive)[:, None]
 
 
 def _jackknife_variance(means: np.ndarray) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float
 from normwise.theory.infonce_continuity import log_power_means
+from normwise.theory.signals import check_temperature
 
 _ROUNDING = 1e-6
 
@@ -124,7 +125,7 @@ def input_scale(
         >>> input_scale(np.ones(2), np.ones(2), np.ones((2, 3)), 0.01)
         3.0
     """
-    _check_temperature(temperature)
+    check_temperature(temperature)
     n = len(anchors)
     if not n or positives.shape != (n,) or negatives.ndim != 2 or len(negatives) != n or not negatives.shape[1]:
         shapes = anchors.shape, positives.shape, negatives.shape
@@ -161,7 +162,7 @@ def loss_lipschitz(temperature: float, *, scale: float, lipschitz: float) -> flo
         >>> round(loss_lipschitz(0.5, scale=1.0, lipschitz=1.0), 4)
         5.4366
     """
-    _check_temperature(temperature)
+    check_temperature(temperature)
     _check_size("scale", scale)
     _check_size("lipschitz", lipschitz)
     return float(np.e / temperature * scale * lipschitz)
@@ -328,11 +329,6 @@ def _check_count(name: str, value: int) -> None:
 def _check_size(name: str, value: float) -> None:
     if not (np.isfinite(value) and value >= 0.0):
         raise InputError(f"{name} is {value}; expected a finite number of at least 0")
-
-
-def _check_temperature(temperature: float) -> None:
-    if not (np.isfinite(temperature) and temperature > 0.0):
-        raise InputError(f"temperature is {temperature}; expected a finite number above 0")
 
 
 def _check_delta(delta: float) -> None:

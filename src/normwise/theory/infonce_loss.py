@@ -7,6 +7,7 @@ from scipy.special import logsumexp, xlog1py
 
 from normwise.core.errors import InputError
 from normwise.core.shapes import Float, Int
+from normwise.theory.signals import check_temperature
 
 _SUM = 1e-6
 
@@ -89,8 +90,7 @@ def loss_floor(k: int, temperature: float, *, in_batch: bool = False, normalized
     """
     if k < 1:
         raise InputError(f"k is {k}; expected at least 1 negative")
-    if not (np.isfinite(temperature) and temperature > 0.0):
-        raise InputError(f"temperature is {temperature}; expected a finite number above 0")
+    check_temperature(temperature)
     gap = (1.0 + 1.0 / k if in_batch else 2.0) / float(temperature)
     floor = float(np.logaddexp(0.0, np.log(k) - gap))
     return floor - float(np.log(k)) if normalized else floor

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
-from normwise.core.errors import InputError
 from normwise.core.shapes import Float
 from normwise.theory.infonce_estimates import Estimate, jackknife_log_means, leave_out_means, pool_risk
 from normwise.theory.infonce_regime import Regime, limit_of, regime_of
 from normwise.theory.negative_sums import NegativeSums, negative_sums
+from normwise.theory.signals import check_temperature
 
 RESIDUAL_QUANTILES = (0.1, 0.5, 0.9)
 
@@ -90,8 +90,7 @@ def temperature_sweep(
     """
     taus = sorted({float(temperature), *map(float, others)})
     for tau in taus:
-        if not (np.isfinite(tau) and tau > 0.0):
-            raise InputError(f"temperature is {tau}; expected a finite number above 0")
+        check_temperature(tau)
     similarity = np.einsum("ij,ij->i", queries, positives, dtype=np.float64)
     found: list[tuple[AtTemperature, _Parts]] = []
     for tau in taus:

@@ -69,6 +69,25 @@ class NegativeSums:
         """(B,) mean over negatives j of log(1 - w_j): by how much the log sum falls when one of them is left out."""
         return (self.beyond - 1.0 - self.squares / self.total**2 / 2.0) / self.size
 
+    @cached_property
+    def without_tile(self) -> Float[np.ndarray, "B T"]:
+        """(B, T) log of the mean of e^(s - shift) over the pool without each tile; all of it where nothing is left.
+
+        The last tile may be smaller than the others, which hardly matters beside 32 of them or more.
+        """
+        left = self.size[:, None] - self.counts
+        highest = self.tiles.max(axis=1, keepdims=True)
+        terms = np.exp(self.tiles - highest)
+        total = terms.sum(axis=1, keepdims=True)
+        rest = highest + np.log(np.maximum(total - terms, 0.5 * total))
+        # Beside a tile that holds more than half, the others are summed: the difference would be rounding.
+        rows, tiles = np.nonzero(terms > 0.5 * total)
+        others = self.tiles[rows]
+        others[np.arange(rows.size), tiles] = -np.inf
+        rest[rows, tiles] = np.logaddexp.reduce(others, axis=1)
+        rest = np.where(left > 0, rest, highest + np.log(total))
+        return rest - np.log(np.where(left > 0, left, self.size[:, None]))
+
 
 def negative_sums(
     queries: Float[np.ndarray, "B D"],

@@ -74,7 +74,6 @@ class Tiles:
                 terms = room[: (block.stop - block.start) * count].reshape(-1, count)
                 # A term too large for float32 is met by taking more off.
                 with np.errstate(over="ignore"):
-                    squares = None
                     if which in waiting:
                         self._settle(block, number, part[: min(count, _FIRST)])
                     squares = self._add(block, number, part[:count], terms, ones)

@@ -216,7 +216,7 @@ class FittedProbe:
             train.append(fits[0][0])
             probes.append(fits[0][1])
         found = within_fold_correlation(predicted, observed)
-        figure = Figure(float(found[0]), float(found[1:].mean()), float(found[1:].std(ddof=1)), self._initial)
+        figure = Figure.of_fits(found, self._initial)
         return ProbeAlignment(figure, float(np.mean(train)), np.stack(probes))
 
     def _best(self, train: np.ndarray, target: np.ndarray) -> tuple[float, np.ndarray]:

@@ -16,14 +16,14 @@ from normwise.core.shapes import Bool, Float, Int
 from normwise.core.similarity import Similarity
 from normwise.core.strict import shown
 from normwise.objectives.scores import normalize, norms
+from normwise.theory.vector_copies import HALF_PRECISION
 
-# bfloat16 moves a vector by at most 2^-9 of its length, and two of its roundings lie twice that apart.
-NEAR = 4e-3
 # What normalizing in float32 leaves of a difference: so near, two vectors are one whatever the others are.
 _SAME = 1e-6
-# A collapsing encoder puts every text within NEAR of every other: a copy must also be ten times nearer than candidates usually are.
+# A collapsing encoder puts every text within half precision of every other: a copy must also be ten times nearer than candidates usually
+# are.
 _OF_USUAL = 0.1
-# Directions closer than this are measured in full. Far below 1 - NEAR^2 / 2, since TF32 products are good to 1e-3 only.
+# Directions closer than this are measured in full. Far below 1 - HALF_PRECISION^2 / 2, since TF32 products are good to 1e-3 only.
 _WORTH_A_LOOK = 0.99
 _BLOCK = 1 << 22
 
@@ -152,11 +152,11 @@ def copies_of_positives(candidates: Float[Tensor, "N D"], rows: Int[Tensor, " R"
     lengths, directions = norms(vectors), normalize(vectors)
     own = lengths[rows].unsqueeze(1)
     found = (own == 0.0) & (lengths == 0.0)
-    near = (directions[rows] @ directions.T > _WORTH_A_LOOK) & ((lengths - own).abs() <= 2.0 * NEAR * own)
+    near = (directions[rows] @ directions.T > _WORTH_A_LOOK) & ((lengths - own).abs() <= 2.0 * HALF_PRECISION * own)
     middle = vectors.mean(dim=0)
     spread = (vectors - middle).square().sum(dim=1)
     usual = (spread[rows] + spread.mean()).sqrt().nan_to_num(nan=torch.inf)
-    reach = torch.maximum(_SAME * own[:, 0], torch.minimum(NEAR * own[:, 0], _OF_USUAL * usual))
+    reach = torch.maximum(_SAME * own[:, 0], torch.minimum(HALF_PRECISION * own[:, 0], _OF_USUAL * usual))
     row, column = near.nonzero(as_tuple=True)
     for i, j in zip(*(each.split(max(1, _BLOCK // vectors.shape[1])) for each in (row, column)), strict=True):
         found[i, j] = torch.linalg.vector_norm(vectors[rows[i]] - vectors[j], dim=1) <= reach[i]
