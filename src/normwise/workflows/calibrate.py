@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
 from normwise.theory.calibration import Calibration
 from normwise.theory.calibration_command import ADDRESS
-from normwise.theory.signals import SIGNALS
+from normwise.theory.signals import SIGNALS, check_temperature
 from normwise.workflows.calibrate_data import Asked, load_asked
 from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
 from normwise.workflows.calibrate_fit import Goal, fit_calibration
@@ -99,7 +98,8 @@ def calibrate(
         `calibrate("runs/demo/model", "python-docs", unanswerable=0.3).threshold`
     """
     goal = Goal(precision, confidence, checked_signals(signals), seed)
-    _check_temperature(temperature)
+    if temperature is not None:
+        check_temperature(temperature)
     named = str(model) if isinstance(model, str | Path) else None
     check_report(report, overwrite=overwrite)
     place = _place(named, out=out, save=save, report=report, index=index)
@@ -179,7 +179,8 @@ def calibrate_vectors(
         `calibrate_vectors("q.npy", "d.npy", "my-beir-folder", similarity="cosine", out="calibration.json").verdict.text`
     """
     goal = Goal(precision, confidence, checked_signals(signals), seed)
-    _check_temperature(temperature)
+    if temperature is not None:
+        check_temperature(temperature)
     parsed = parse_similarity(similarity)
     check_report(report, overwrite=overwrite)
     typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
@@ -297,8 +298,3 @@ def _cut_notes(asked: Asked, limit: int | None) -> list[str]:
         return []
     count = len(asked.judged.corpus)
     return [f"the corpus was cut to {count:,} candidates (limit_candidates), and the calibration holds for these, not for the whole of it"]
-
-
-def _check_temperature(temperature: float | None) -> None:
-    if temperature is not None and not (math.isfinite(temperature) and temperature > 0.0):
-        raise InputError(f"temperature is {temperature}; expected a finite number above 0: the tau of the training loss")
