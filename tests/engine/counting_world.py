@@ -9,6 +9,7 @@ import numpy as np
 
 from normwise.data.token_files import TokenReading, open_token_files
 from normwise.engine.token_counting import Counting, count_tokens
+from normwise.theory.signature_sketch import random_probes
 from normwise.theory.stream_counts import CountPlan
 
 VOCABULARY, END = 30, 0
@@ -25,7 +26,9 @@ def opened(folder, *, shard_tokens=50):
 
 
 def plan_of(**settings):
-    return CountPlan(**({"vocabulary": VOCABULARY, "presence": "prefix", "near": 3, "contexts": np.arange(9)} | settings))
+    settings = {"vocabulary": VOCABULARY, "presence": "prefix", "near": 3, "contexts": np.arange(9)} | settings
+    probes = random_probes(3, 2, settings["vocabulary"], seed=0).astype(np.int8)
+    return CountPlan(**({"probes": probes[:, 0], "pairs": probes[:2]} | settings))
 
 
 def same(one, two):

@@ -18,6 +18,7 @@ from normwise.theory.stream_signatures import (
     TokenStream,
     counted_cooccurrence,
     counted_next_token,
+    counted_pair_sketch,
     counted_presence,
     counted_sketch,
     next_token_signature,
@@ -31,11 +32,14 @@ nears = st.one_of(st.none(), st.integers(1, 9))
 
 
 def a_plan(seed, presence, near):
-    """Some tokens, next tokens and contexts of five, in any order; a sketch where there are presences."""
+    """Some tokens, next tokens and contexts of five, in any order; sketches where there are presences, at times nothing but them."""
     rng = np.random.default_rng(seed)
     of, targets, contexts = (rng.permutation(5)[: rng.integers(1, 6)] for _ in range(3))
     probes = None if presence is None else random_probes(3, 1, 5, seed=seed)[:, 0].astype(np.int8)
-    return CountPlan(vocabulary=5, of=of, targets=targets, contexts=contexts, presence=presence, near=near, probes=probes)
+    pairs = None if presence is None or seed % 3 == 0 else random_probes(2, 2, 5, seed=seed)
+    if presence is not None and near is None and seed % 2:
+        contexts = contexts[:0]
+    return CountPlan(vocabulary=5, of=of, targets=targets, contexts=contexts, presence=presence, near=near, probes=probes, pairs=pairs)
 
 
 def slow_parts(texts, cuts, plan):
@@ -166,9 +170,9 @@ def test_counts_on_their_way_hold_what_is_not_zero():
 
 
 def test_fingerprints_tell_plans_apart():
-    plan = CountPlan(vocabulary=5, presence=2, near=3, probes=np.ones((1, 5), dtype=np.int8))
+    plan = CountPlan(vocabulary=5, presence=2, near=3, probes=np.ones((1, 5), dtype=np.int8), pairs=np.ones((1, 2, 5)))
     others = [
-        {"vocabulary": 6, "probes": np.ones((1, 6))},
+        {"vocabulary": 6, "probes": np.ones((1, 6)), "pairs": np.ones((1, 2, 6))},
         {"of": np.array([1])},
         {"targets": np.array([1])},
         {"contexts": np.array([1])},
@@ -176,6 +180,10 @@ def test_fingerprints_tell_plans_apart():
         {"near": 2},
         {"probes": -np.ones((1, 5))},
         {"probes": None},
+        {"pairs": np.ones((2, 2, 5))},
+        {"pairs": np.ones((1, 2, 5)) * np.array([1, 0, 1, 1, 1])},
+        {"pairs": None},
+        {"near": None, "contexts": np.arange(0)},
     ]
     found = {plan.fingerprint, *(dataclasses.replace(plan, **other).fingerprint for other in others)}
     assert len(found) == 1 + len(others)
@@ -214,6 +222,7 @@ def test_signatures_ask_for_what_was_counted():
         (counted_next_token, "next_token=True"),
         (counted_presence, "a presence"),
         (counted_sketch, "probes"),
+        (counted_pair_sketch, "pairs"),
         (counted_cooccurrence, "near"),
     ):
         with pytest.raises(InputError, match=rf"expected a plan with {needed}"):

@@ -13,7 +13,7 @@ from normwise.core.errors import InputError
 from normwise.theory.sequence_law import kept_ids
 from normwise.theory.signatures import check_size
 
-_WAY_OUT = "name fewer tokens in of, targets or contexts"
+_WAY_OUT = "name fewer tokens in of, targets or contexts, or take fewer probes or pairs"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -24,17 +24,20 @@ class CountPlan:
         vocabulary: V.
         of: (A,) tokens a that get a row; None for all V. On a large vocabulary, the most frequent: `sequence_law.top_tokens`.
         targets: (C,) next tokens v that get a place; None for all V.
-        contexts: (B,) tokens b that get a place; None for all V.
+        contexts: (B,) tokens b that get a place; None for all V. None at all, `np.arange(0)`, makes no array of presences: they are
+            sketched only.
         next_token: whether next tokens are counted, the order 0.
         presence: order 1, which tokens b are there before a: a number of tokens is a window, "prefix" all of the document; None
             counts none.
         near: co-occurrence, which tokens stand at most so many positions away, on either side; None counts none.
         probes: (R, V) numbers of -1, 0 or 1; the presences of ALL tokens of the vocabulary are added up with each as weights.
             None for no sketch.
+        pairs: (R, 2, V) numbers of -1, 0 or 1, R pairs of probes; the presences of all ordered pairs of different tokens are added up,
+            with the product of the first probe at one and the second at the other as weights. None for no such sketch, of order 2.
 
     Raises:
-        InputError: an id is out of range or twice there, a window is below 1, probes have another shape or other numbers, presence or
-            probes stand without what they need, or the numbers are more than `signatures.MOST_VALUES`.
+        InputError: an id is out of range or twice there, a window is below 1, probes or pairs have another shape or other numbers,
+            presence, near, probes or pairs stand without what they need, or the numbers are more than `signatures.MOST_VALUES`.
     """
 
     vocabulary: int
@@ -45,6 +48,7 @@ class CountPlan:
     presence: int | Literal["prefix"] | None = None
     near: int | None = None
     probes: np.ndarray | None = None
+    pairs: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.presence is not None and self.presence != "prefix" and self.presence < 1:
@@ -53,18 +57,29 @@ class CountPlan:
             raise InputError(f"near is {self.near}; expected at least 1 position, or None to count none")
         if self.presence is not None and not self.next_token:
             raise InputError("presence is counted for pairs of a token and the next one; expected next_token with it")
-        if self.probes is not None:
-            self._check_probes(self.probes)
+        self._check_probes("probes", self.probes, ())
+        self._check_probes("pairs", self.pairs, (2,))
+        if not self.befores[0].size:
+            self._check_without_contexts()
         for shape in self.shapes.values():
             check_size(shape, _WAY_OUT)
 
-    def _check_probes(self, probes: np.ndarray) -> None:
+    def _check_probes(self, name: str, probes: np.ndarray | None, inner: tuple[int, ...]) -> None:
+        if probes is None:
+            return
         if self.presence is None:
-            raise InputError("probes sketch presences; expected presence with them: a window or 'prefix'")
-        if probes.ndim != 2 or not len(probes) or probes.shape[1] != self.vocabulary:
-            raise InputError(f"probes have shape {probes.shape}; expected (R, {self.vocabulary}), R at least 1")
+            raise InputError(f"{name} sketch presences; expected presence with them: a window or 'prefix'")
+        if probes.shape[1:] != (*inner, self.vocabulary) or not len(probes):
+            expected = ", ".join(str(size) for size in (*inner, self.vocabulary))
+            raise InputError(f"{name} have shape {probes.shape}; expected (R, {expected}), R at least 1")
         if not np.isin(probes, (-1, 0, 1)).all():
-            raise InputError("probes hold other numbers than -1, 0 and 1; expected these: sums stay whole numbers")
+            raise InputError(f"{name} hold other numbers than -1, 0 and 1; expected these: sums stay whole numbers")
+
+    def _check_without_contexts(self) -> None:
+        if self.near is not None:
+            raise InputError("contexts hold no token, and near counts those that have a place; expected one or more, or None for all")
+        if self.presence is not None and self.probes is None and self.pairs is None:
+            raise InputError("contexts hold no token, and nothing sketches presences; expected probes or pairs, or contexts to count")
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,6 +94,8 @@ class CountPlan:
     @cached_property
     def befores(self) -> tuple[np.ndarray, np.ndarray]:
         """(B,) the contexts with a place, and (V,) the place of each token."""
+        if self.contexts is not None and self.contexts.shape == (0,):
+            return np.zeros(0, dtype=np.int64), np.full(self.vocabulary, -1)
         return kept_ids("contexts", self.contexts, self.vocabulary)
 
     @cached_property
@@ -93,6 +110,7 @@ class CountPlan:
             "presence": (0, 0, 0) if self.presence is None else (a, c, b),
             "presences": (0,) if self.presence is None else (a,),
             "sketch": (0, 0, 0) if self.probes is None else (a, c, len(self.probes)),
+            "pair_sketch": (0, 0, 0) if self.pairs is None else (a, c, len(self.pairs)),
             "near": (sides, a, b) if sides else (0, 0, 0),
             "centers": (sides, a) if sides else (0, 0),
         }
@@ -123,6 +141,6 @@ class CountPlan:
         digest = hashlib.sha256(repr((self.vocabulary, self.next_token, self.presence, self.near)).encode())
         for ids in (self.rows[0], self.nexts[0], self.befores[0]):
             digest.update(repr(ids.shape).encode() + ids.tobytes())
-        if self.probes is not None:
-            digest.update(repr(self.probes.shape).encode() + self.probes.astype(np.int8).tobytes())
+        for signs in (self.probes, self.pairs):
+            digest.update(b"none" if signs is None else repr(signs.shape).encode() + signs.astype(np.int8).tobytes())
         return digest.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final, runtime_checkable
 
@@ -21,7 +21,7 @@ _MOST_STEPS = 300
 
 @runtime_checkable
 class FitProbe(Protocol):
-    """Finds a probe from a start: `fit_probe` or `fit_probe_adam`."""
+    """Finds a probe from a start: `fit_probe`, `fit_probe_adam` or `mse_probe.fit_probe_mse`."""
 
     def __call__(
         self,
@@ -35,17 +35,53 @@ class FitProbe(Protocol):
         ...
 
 
+def probe_cosines(
+    probe: Float[np.ndarray, " V"], signature: Float[np.ndarray, "A Y V"], pairs: Int[np.ndarray, "2 P"]
+) -> tuple[Float[np.ndarray, " P"], Callable[[Float[np.ndarray, " P"]], Float[np.ndarray, " V"]]]:
+    """Return a probe's similarities of pairs, and what turns the slopes of a loss in them into its gradient in the probe.
+
+    Equations: h_a = phi_a v, u_a = h_a / ||h_a||, s_ab = <u_a, u_b>; with D_ab = d loss / d s_ab, symmetric over pairs,
+
+        d loss / d v = sum_a phi_a^T (I - u_a u_a^T) (sum_b D_ab u_b) / ||h_a||,
+
+    which is orthogonal to v, whose length changes nothing.
+
+    Args:
+        probe: (V,) v, one number per context token.
+        signature: (A, Y, V) phi_a^{y;1}.
+        pairs: (2, P) tokens of each pair, each pair once.
+
+    Returns:
+        (P,) s, 0 where a head is 0; (P,) slopes -> (V,) gradient.
+
+    Example:
+        >>> phi = np.array([[[1.0, 0.0]], [[0.0, 2.0]]])
+        >>> probe_cosines(np.array([1.0, -1.0]), phi, np.array([[0], [1]]))[0].tolist()
+        [-1.0]
+    """
+    heads = signature @ probe
+    sizes = np.linalg.norm(heads, axis=1)
+    inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
+    unit = heads * inverse[:, None]
+
+    def gradient(slopes: np.ndarray) -> np.ndarray:
+        each = np.zeros((heads.shape[0], heads.shape[0]))
+        each[pairs[0], pairs[1]] = slopes
+        turned = (each + each.T) @ unit
+        turned = (turned - unit * (turned * unit).sum(axis=1)[:, None]) * inverse[:, None]
+        return turned.ravel() @ signature.reshape(-1, signature.shape[2])
+
+    return (unit @ unit.T)[pairs[0], pairs[1]], gradient
+
+
 def probe_correlation(
     probe: Float[np.ndarray, " V"], signature: Float[np.ndarray, "A Y V"], cosines: Float[np.ndarray, " P"], pairs: Int[np.ndarray, "2 P"]
 ) -> tuple[float, Float[np.ndarray, " V"]]:
     """Return the correlation of a probe's similarities with given ones, and its gradient with respect to the probe.
 
-    Equations: h_a = phi_a v, u_a = h_a / ||h_a||, s_ab = <u_a, u_b>, rho = corr(s, t) over the pairs. With s', t' centered and of
-    length |s'|, |t'|:  d rho / d s = (t' / |t'| - rho s' / |s'|) / |s'| =: D, symmetric over pairs,
+    Equations: s as in `probe_cosines`, rho = corr(s, t) over the pairs. With s', t' centered and of length |s'|, |t'|:
 
-        d rho / d v = sum_a phi_a^T (I - u_a u_a^T) (sum_b D_ab u_b) / ||h_a||.
-
-    The length of v changes nothing, so that the gradient is orthogonal to v.
+        d rho / d s = (t' / |t'| - rho s' / |s'|) / |s'|.
 
     Args:
         probe: (V,) v, one number per context token.
@@ -65,22 +101,14 @@ def probe_correlation(
         >>> round(probe_correlation(7.0 * probe, phi, planted, pairs)[0], 6)
         1.0
     """
-    heads = signature @ probe
-    sizes = np.linalg.norm(heads, axis=1)
-    inverse = np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    unit = heads * inverse[:, None]
-    found = (unit @ unit.T)[pairs[0], pairs[1]]
+    found, gradient = probe_cosines(probe, signature, pairs)
     own, other = found - found.mean(), cosines - cosines.mean()
     if min(np.abs(own).max(), np.abs(other).max()) <= EQUAL_WITHIN:
         return 0.0, np.zeros_like(probe)
     length = float(np.linalg.norm(own))
     own, other = own / length, other / np.linalg.norm(other)
     value = float(own @ other)
-    slopes = np.zeros((heads.shape[0], heads.shape[0]))
-    slopes[pairs[0], pairs[1]] = (other - value * own) / length
-    turned = (slopes + slopes.T) @ unit
-    turned = (turned - unit * (turned * unit).sum(axis=1)[:, None]) * inverse[:, None]
-    return value, turned.ravel() @ signature.reshape(-1, signature.shape[2])
+    return value, gradient((other - value * own) / length)
 
 
 def fit_probe(

@@ -9,7 +9,16 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.theory.count_plan import CountPlan
-from normwise.theory.stream_kernels import add_near, add_presence, add_sketch, different_before, positions_beside, presence_reach
+from normwise.theory.stream_kernels import (
+    add_columns,
+    add_near,
+    add_presence,
+    different_before,
+    pair_signs_before,
+    positions_beside,
+    presence_reach,
+    signs_before,
+)
 from normwise.theory.token_stream import TokenStream, short_of
 
 
@@ -46,6 +55,8 @@ class StreamCounts:
         presences: (A,) pairs of such s and different tokens in X_{<s}, of all the vocabulary; what is above the sum of presence was
             left out.
         sketch: (A, C, R) sums over all tokens b of presence times probe, also of contexts without a place.
+        pair_sketch: (A, C, R) sums over such s, and over all tokens b and c != b that are both in X_{<s}, of p_r(b) q_r(c). A cell stays
+            within m - 1 times `presences`, m the most different tokens that there can be in X_{<s}.
         near: (2 window, A, B) pairs (I, J) with x_I = a, x_J = b, by the number of positions beside I, from 1.
         centers: (2 window, A) positions I with x_I = a, by the number of positions beside them, from 1.
     """
@@ -60,6 +71,7 @@ class StreamCounts:
     presence: np.ndarray
     presences: np.ndarray
     sketch: np.ndarray
+    pair_sketch: np.ndarray
     near: np.ndarray
     centers: np.ndarray
 
@@ -177,10 +189,16 @@ class StreamTally:
             return
         reach = presence_reach(ids, stream, None if plan.presence == "prefix" else plan.presence)
         np.add.at(sums["presences"], a, different_before(reach)[places])
-        asked[places[~kept]] = False
-        add_presence(sums["presence"].reshape(-1, plan.befores[0].size), rows, asked, plan.befores[1][ids], reach)
+        if plan.befores[0].size:
+            asked[places[~kept]] = False
+            add_presence(sums["presence"].reshape(-1, plan.befores[0].size), rows, asked, plan.befores[1][ids], reach)
+        places = places[kept]
         if plan.probes is not None:
-            add_sketch(sums["sketch"].reshape(-1, len(plan.probes)), rows, places[kept], plan.probes[:, ids], reach)
+            columns = (signs_before(probe[ids], reach)[places] for probe in plan.probes)
+            add_columns(sums["sketch"].reshape(-1, len(plan.probes)), rows, columns)
+        if plan.pairs is not None:
+            columns = (pair_signs_before(first[ids], second[ids], reach)[places] for first, second in plan.pairs)
+            add_columns(sums["pair_sketch"].reshape(-1, len(plan.pairs)), rows, columns)
 
     def merge(self, counts: StreamCounts | PackedCounts) -> None:
         """Add the counts of other parts.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from scipy.sparse import coo_array
 
@@ -70,25 +72,27 @@ def add_presence(counts: np.ndarray, rows: np.ndarray, asked: np.ndarray, contex
         start = stop
 
 
-def add_sketch(sums: np.ndarray, rows: np.ndarray, places: np.ndarray, signs: np.ndarray, reach: np.ndarray) -> None:
-    """Add to sums (rows, R), at the row of each place s, the signs of the different tokens in X_{<s}.
+def signs_before(signs: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """(T,) sums of the signs of the different tokens in X_{<s}; signs (T,) are whole numbers, those of the token at each position."""
+    change = np.zeros(reach.size + 1, dtype=np.int64)
+    change[1:] = signs
+    # What a run (j, reach_j] adds behind j, it takes off behind reach_j; the sums of such numbers are whole in float64 too.
+    change -= np.bincount(reach + 1, weights=signs, minlength=reach.size + 1).astype(np.int64)
+    return np.cumsum(change)[:-1]
 
-    Args:
-        sums: (rows, R) sums so far.
-        rows: (S,) a row for each place.
-        places: (S,) positions s.
-        signs: (R, T) whole numbers, those of the token at each position.
-        reach: (T,) as `presence_reach`.
-    """
-    found = np.empty((places.size, len(signs)), dtype=np.int64)
-    for place, sign in enumerate(signs):
-        # What a run (j, reach_j] adds behind j, it takes off behind reach_j; the sums of such numbers are whole in float64 too.
-        change = np.append(0, sign.astype(np.int64))
-        change -= np.bincount(reach + 1, weights=sign, minlength=reach.size + 1).astype(np.int64)
-        found[:, place] = np.cumsum(change)[places]
+
+def pair_signs_before(first: np.ndarray, second: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """(T,) sums of first_b second_c over the ordered pairs of different tokens b, c in X_{<s}: all pairs, less those with b = c."""
+    return signs_before(first, reach) * signs_before(second, reach) - signs_before(first * second, reach)
+
+
+def add_columns(sums: np.ndarray, rows: np.ndarray, columns: Iterable[np.ndarray]) -> None:
+    """Add column r (S,), at the row of each of its places, to sums (rows, R); columns come one at a time, so that one is held."""
     used, rows = np.unique(rows, return_inverse=True)
-    ones = np.ones(places.size, dtype=np.int64)
-    sums[used] += coo_array((ones, (rows, np.arange(places.size))), shape=(used.size, places.size)).tocsr() @ found
+    ones = np.ones(rows.size, dtype=np.int64)
+    by_row = coo_array((ones, (rows, np.arange(rows.size))), shape=(used.size, rows.size)).tocsr()
+    for place, column in enumerate(columns):
+        sums[used, place] += by_row @ column
 
 
 def positions_beside(stream: TokenStream, window: int) -> np.ndarray:

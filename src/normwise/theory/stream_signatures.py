@@ -148,7 +148,7 @@ def counted_presence(counts: StreamCounts) -> Signature:
         InputError: presences were not counted, no document has two tokens, or none is as long as the window.
     """
     plan = counts.plan
-    _check_counted(counts, plan.presence is not None, "a presence")
+    _check_counted(counts, plan.presence is not None and plan.befores[0].size, "a presence and contexts")
     return Signature(
         of=plan.rows[0],
         values=per_token(counts.presence, counts.seen),
@@ -175,13 +175,45 @@ def counted_sketch(counts: StreamCounts) -> SignatureSketch:
     """
     plan = counts.plan
     _check_counted(counts, plan.probes is not None, "probes")
-    return SignatureSketch(
-        of=plan.rows[0],
-        targets=plan.nexts[0],
-        values=np.moveaxis(per_token(counts.sketch, counts.seen), 2, 0),
-        frequency=counts.seen / counts.moments,
-        left_out=per_token(counts.seen - counts.followed.sum(axis=1), counts.seen),
-    )
+    return _sketched(counts, counts.sketch)
+
+
+def counted_pair_sketch(counts: StreamCounts) -> SignatureSketch:
+    """Return the second-order signature of all pairs of contexts of the vocabulary, contracted with the plan's pairs of probes.
+
+    Equations: phi_a^{y;2}(v, b, c) = P(x_{s+1} = v, b in X_{<s}, c in X_{<s} | x_s = a) for b != c, and 0 for b = c, X_{<s} as in
+    `presence_signature`; h_{r,a}(v) = sum_{b,c} phi_a^{y;2}(v, b, c) p_r(b) q_r(c). A token counts once however often it is there:
+    with n different tokens in X_{<s}, probes of ones make h_{r,a}(v) the mean of n (n - 1) 1{x_{s+1} = v}.
+    With independent signs (`random_probes` of order 2), E <h_{r,a}, h_{r,b}> = <phi_a, phi_b>_F.
+
+    How: sum_{b != c} p(b) q(c) over X_{<s} is (sum p)(sum q) - sum p q, three running sums for each pair of probes.
+
+    Args:
+        counts: with a sketch of pairs.
+
+    Returns:
+        Values (R, A, C); `left_out` is P(x_{s+1} is not among targets | a).
+
+    Raises:
+        InputError: no pairs were sketched, sums may have passed what int64 holds, or as `counted_presence`.
+
+    Reference: Yao, Hang and Xu (2026) for the first order of language models; its second order and the sketch are ours.
+
+    Example:
+        >>> plan = CountPlan(vocabulary=3, presence="prefix", contexts=np.arange(0), pairs=np.ones((1, 2, 3)))
+        >>> stream = TokenStream(np.array([2, 1, 0, 0]), vocabulary=3)
+        >>> counted_pair_sketch(count_parts([whole(stream)], plan)).values[0, 0].tolist()
+        [2.0, 0.0, 0.0]
+    """
+    plan = counts.plan
+    _check_counted(counts, plan.pairs is not None, "pairs")
+    most = plan.vocabulary if plan.presence == "prefix" else min(plan.vocabulary, plan.presence or 0)
+    if (most - 1) * int(counts.presences.max()) > np.iinfo(np.int64).max:
+        raise InputError(
+            f"presences of one token come to {counts.presences.max():,} with up to {most:,} different tokens before it; pairs of them may "
+            "have passed 64 bits: tell where documents end, or take a window"
+        )
+    return _sketched(counts, counts.pair_sketch)
 
 
 def counted_cooccurrence(counts: StreamCounts) -> Signature:
@@ -207,6 +239,16 @@ def counted_cooccurrence(counts: StreamCounts) -> Signature:
         frequency=seen / counts.positions,
         left_out=per_token(left_out, seen),
         contexts=plan.befores[0],
+    )
+
+
+def _sketched(counts: StreamCounts, sums: np.ndarray) -> SignatureSketch:
+    return SignatureSketch(
+        of=counts.plan.rows[0],
+        targets=counts.plan.nexts[0],
+        values=np.moveaxis(per_token(sums, counts.seen), 2, 0),
+        frequency=counts.seen / counts.moments,
+        left_out=per_token(counts.seen - counts.followed.sum(axis=1), counts.seen),
     )
 
 
