@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _DOOR = {
+    "CorpusReading": "normwise.workflows.staircase_track",
     "Encoder": "normwise.models.encoder",
     "FocalConfig": "normwise.core.config",
     "FocalEmbeddingLoss": "normwise.objectives.loss",
@@ -21,13 +22,18 @@ _DOOR = {
     "Searcher": "normwise.workflows.search",
     "Similarity": "normwise.core.similarity",
     "StageConfig": "normwise.core.config",
+    "StairTrack": "normwise.training.stair_track",
+    "StaircaseCallback": "normwise.training.staircase_callback",
     "TemperatureConfig": "normwise.core.config",
     "advise_negatives": "normwise.workflows.negatives",
     "build_index": "normwise.workflows.build_index",
     "calibrate": "normwise.workflows.calibrate",
+    "count_signatures": "normwise.workflows.staircase_track",
     "evaluate": "normwise.workflows.evaluate",
     "inspect": "normwise.workflows.inspect",
     "staircase_demo": "normwise.workflows.staircase_demo",
+    "staircase_predict": "normwise.workflows.staircase_predict",
+    "staircase_track": "normwise.workflows.staircase_track",
     "train": "normwise.workflows.train",
 }
 
@@ -38,6 +44,8 @@ if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
     from normwise.objectives.loss import FocalEmbeddingLoss
     from normwise.training.infonce_meter import InfoNCEMeter
+    from normwise.training.stair_track import StairTrack
+    from normwise.training.staircase_callback import StaircaseCallback
     from normwise.workflows.build_index import build_index
     from normwise.workflows.calibrate import calibrate
     from normwise.workflows.evaluate import evaluate
@@ -45,9 +53,12 @@ if TYPE_CHECKING:
     from normwise.workflows.negatives import advise_negatives
     from normwise.workflows.search import Searcher
     from normwise.workflows.staircase_demo import staircase_demo
+    from normwise.workflows.staircase_predict import staircase_predict
+    from normwise.workflows.staircase_track import CorpusReading, count_signatures, staircase_track
     from normwise.workflows.train import train
 
 __all__ = [
+    "CorpusReading",
     "Encoder",
     "FocalConfig",
     "FocalEmbeddingLoss",
@@ -58,13 +69,18 @@ __all__ = [
     "Searcher",
     "Similarity",
     "StageConfig",
+    "StairTrack",
+    "StaircaseCallback",
     "TemperatureConfig",
     "advise_negatives",
     "build_index",
     "calibrate",
+    "count_signatures",
     "evaluate",
     "inspect",
     "staircase_demo",
+    "staircase_predict",
+    "staircase_track",
     "train",
 ]
 

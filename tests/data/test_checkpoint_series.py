@@ -73,7 +73,7 @@ def test_values_that_are_not_finite_are_named(tmp_path):
     save_file({TABLE: values}, tmp_path / "step2" / "model.safetensors")
     series = open_series(tmp_path)
     series[0].digest()
-    with pytest.raises(InputError, match=rf"step2: row 3 of {TABLE} holds a value that is not finite"):
+    with pytest.raises(InputError, match=rf"step2: row 3 \(from 0\) of {TABLE} holds a value that is not finite, nan: .*--leave-out 2"):
         series[1].digest()
 
 
@@ -142,3 +142,61 @@ def test_a_checkpoint_that_is_not_whole_is_refused(tmp_path):
     index = {"weight_map": {TABLE: "model-00002-of-00002.safetensors"}}
     (tmp_path / "step2" / "model.safetensors.index.json").write_text(json.dumps(index))
     refuse(tmp_path, "model-00002-of-00002.safetensors")
+
+
+def test_a_checkpoint_that_is_still_being_written_is_no_folder_of_logs(tmp_path):
+    for step in (1, 2):
+        save(tmp_path / f"checkpoint-{step}", seed=step)
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "config.json").write_text("{}")
+    refuse(tmp_path, "checkpoint-3 is named as a checkpoint and holds no weights: it is still being written.*--leave-out 3")
+    (tmp_path / "checkpoint-3" / "model.safetensors").write_bytes(b"")
+    refuse(tmp_path, "checkpoint-3.*is not a whole safetensors file: its header cannot be 0 bytes of 0")
+    assert [each.step for each in open_series(tmp_path, leave_out=[3])] == [1, 2]
+
+
+def test_what_is_broken_can_be_left_out(tmp_path):
+    for step in (1, 2, 3):
+        save(tmp_path / f"checkpoint-{step}", seed=step)
+    (tmp_path / "checkpoint-2" / "model.safetensors").unlink()
+    (tmp_path / "checkpoint-2" / "optimizer.pt").write_bytes(b"state")
+    assert [each.step for each in open_series(tmp_path, leave_out=[2])] == [1, 3]
+    refuse(tmp_path, r"holds 1 checkpoint with weights; .*\(besides 1, 2, left out\)", leave_out=[1, 2])
+    (tmp_path / "loss-9.txt").write_text("no checkpoint")
+    refuse(tmp_path, "step 9 is to be left out, and .* has none of that step; it has 1, 2, 3", leave_out=[2, 9])
+
+
+def test_the_finished_model_beside_its_checkpoints_is_passed_over(tmp_path):
+    save(tmp_path, seed=0)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "1_Pooling").mkdir()
+    for step in (10, 20):
+        save(tmp_path / f"checkpoint-{step}", seed=step)
+    assert [each.step for each in open_series(tmp_path)] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.embed_tokens.weight",
+        "transformer.wte.weight",
+        "embeddings.word_embeddings.weight",
+        "0.auto_model.embeddings.word_embeddings.weight",
+        "gpt_neox.embed_in.weight",
+    ],
+)
+def test_tables_of_tokens_are_found_among_others(tmp_path, name):
+    more = {each: np.ones((5, 3), np.float32) for each in ("lm_head.weight", "embeddings.position_embeddings.weight")}
+    for step in (1, 2):
+        save(tmp_path / f"step{step}", seed=step, name=name, more=more)
+    assert {each.table for each in open_series(tmp_path)} == {name}
+    refuse(tmp_path, "has no tensor 'wpe': known names: .*lm_head.weight", table="wpe")
+
+
+@pytest.mark.parametrize("kind", ["F8_E4M3", "I8"])
+def test_quantized_tables_are_refused(tmp_path, kind):
+    save(tmp_path / "step1", seed=1)
+    header = json.dumps({TABLE: {"dtype": kind, "shape": [5, 3], "data_offsets": [0, 15]}}).encode()
+    (tmp_path / "step2").mkdir()
+    (tmp_path / "step2" / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(15))
+    refuse(tmp_path, rf"step2: no table of floats .* got {TABLE} \(5, 3\) of {kind} \(quantized: convert it first\)")

@@ -503,6 +503,13 @@ def test_a_quantized_table_is_named_by_its_type(tmp_path):
         open_vectors(tmp_path / "q.safetensors")
 
 
+def test_a_float_head_is_not_taken_for_a_quantized_table(tmp_path):
+    tensors = {"model.embed_tokens.weight": ("I8", np.ones((3, 2), dtype=np.int8)), "lm_head.weight": ("F32", np.ones((3, 2), dtype="<f4"))}
+    write_safetensors(tmp_path / "q.safetensors", tensors)
+    with pytest.raises(InputError, match=r"model.embed_tokens.weight \(3, 2\) is of I8; .* \(quantized: convert it first\)"):
+        open_vectors(tmp_path / "q.safetensors")
+
+
 def test_a_folder_without_a_model_is_called_so(tmp_path):
     with pytest.raises(
         InputError, match=r"is no model's folder: modules.json, config.json and .safetensors files are missing; expected a folder"

@@ -1,12 +1,14 @@
 """Tables out of their order are named, and honest series are left in peace."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normwise.core.errors import InputError
-from normwise.theory.series_integrity import find_disorder, find_gaps
+from normwise.theory.series_integrity import find_disorder, find_exchanges, find_gaps, shared_coordinates
 
 
 def judged(tables, steps=None):
@@ -42,8 +44,20 @@ def test_two_neighbors_that_were_exchanged_are_named(kind, seed, count, data):
     tables, at = way(kind, seed=seed, count=count), data.draw(st.integers(0, count - 2))
     tables[[at, at + 1]] = tables[[at + 1, at]]
     found = judged(tables)
-    assert found.swapped == ((at, at + 1),)
+    # At an end, a random walk is as long as noise that ends in its own optimum, unless three tables beside it tell.
+    unclear = kind == "walk" and at in (0, count - 2) and count < 5
+    assert found.swapped + (found.doubtful if unclear else ()) == ((at, at + 1),)
     assert (found.outliers, found.breaks) == ((), ())
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+def test_noise_that_ends_in_its_optimum_is_in_doubt(at_start):
+    """The way is (1 + 2^.5) of the noise's size, and 1 + 1 with the two exchanged."""
+    tables = way("swarm", seed=8, count=9, width=4000)
+    tables[0 if at_start else -1] = 0.0
+    found = judged(tables)
+    assert (found.swapped, found.outliers) == ((), ())
+    assert found.doubtful == (((0, 1),) if at_start else ((7, 8),))
 
 
 def test_two_pairs_that_were_exchanged_are_both_named():
@@ -111,3 +125,94 @@ def test_distances_that_do_not_fit_are_refused():
         find_disorder(steps[::-1], np.ones(3), np.ones(2))
     with pytest.raises(InputError, match="negative or not finite"):
         find_disorder(steps, np.array([1.0, np.nan, 1.0]), np.ones(2))
+
+
+def apart(tables):
+    return np.linalg.norm(tables[:, None] - tables, axis=2)
+
+
+@given(kind=st.sampled_from(KINDS), seed=st.integers(0, 500), count=st.integers(0, 12), width=st.sampled_from([300, 2000]))
+@settings(max_examples=100, deadline=None)
+def test_no_two_look_exchanged_in_an_honest_series(kind, seed, count, width):
+    assert find_exchanges(apart(way(kind, seed=seed, count=count, width=width))) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("count", [6, 10, 20])
+def test_chance_in_noise_of_few_dimensions_is_no_exchange(seed, count):
+    """Some exchange makes the way shorter by a tenth and more, since distances in 20 dimensions differ: the series has no order."""
+    tables = way("swarm", seed=seed, count=count, width=20)
+    assert find_exchanges(apart(tables)) == ()
+    assert judged(tables).outliers == ()
+
+
+@given(kind=st.sampled_from(("line", "walk")), seed=st.integers(0, 500), count=st.integers(8, 16), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_any_two_inside_that_were_exchanged_are_named(kind, seed, count, data):
+    tables = way(kind, seed=seed, count=count)
+    a = data.draw(st.integers(1, count - 3))
+    b = data.draw(st.integers(a + 1, count - 2))
+    tables[[a, b]] = tables[[b, a]]
+    assert find_exchanges(apart(tables)) == ((a, b),)
+
+
+def test_two_exchanges_are_both_named():
+    tables = way("line", seed=1, count=14)
+    tables[[2, 9, 5, 6]] = tables[[9, 2, 6, 5]]
+    assert find_exchanges(apart(tables)) == ((2, 9), (5, 6))
+
+
+def test_a_table_from_elsewhere_is_no_exchange():
+    """At the end of the series it would have one neighbor, and the way would be half as long: but it would be as far from it."""
+    for at in (2, 5, 9):
+        tables = way("line", seed=2, count=12)
+        tables[at] += 200.0 * np.random.default_rng(3).normal(size=300)
+        assert find_exchanges(apart(tables)) == ()
+
+
+def test_distances_that_are_none_are_refused():
+    with pytest.raises(InputError, match="not square, or one is negative or not finite"):
+        find_exchanges(np.full((3, 3), np.nan))
+
+
+def test_the_score_has_the_moments_of_all_orders_of_columns():
+    """The mean of the trace over all orders is 0 and its spread the denominator, by going through all of them."""
+    first, second = np.random.default_rng(4).normal(size=(2, 7, 5))
+    traces = np.array([np.sum(first * second[:, list(order)]) for order in itertools.permutations(range(5))])
+    expected = (np.sum(first * second) - traces.mean()) / traces.std()
+    assert shared_coordinates(first, second).score == pytest.approx(expected)
+
+
+def test_tables_of_two_trainings_score_as_a_standard_normal():
+    random = np.random.default_rng(5)
+    scores = [shared_coordinates(*random.normal(size=(2, 40, 12))).score for _ in range(2000)]
+    assert abs(np.mean(scores)) < 4 / 2000**0.5
+    assert np.std(scores) == pytest.approx(1.0, abs=4 * (0.5 / 2000) ** 0.5)
+
+
+@given(seed=st.integers(0, 500), factor=st.sampled_from([1e-150, 1e-12, 1.0, 1e12, 1e150]), offset=st.floats(-5, 5))
+@settings(max_examples=60, deadline=None)
+def test_scale_rows_means_and_a_common_order_of_columns_change_nothing(seed, factor, offset):
+    random = np.random.default_rng(seed)
+    first, second = random.normal(size=(2, 30, 8))
+    order = random.permutation(8)
+    found, moved = shared_coordinates(first, second), shared_coordinates(factor * (first + offset)[:, order], factor * second[:, order])
+    assert moved.score == pytest.approx(found.score, abs=1e-9)
+    assert moved.reach == pytest.approx(found.reach)
+
+
+def test_reach_is_the_score_of_a_part():
+    random = np.random.default_rng(6)
+    table, rest = random.normal(size=(2, 2000, 30))
+    whole = table + 20.0 * rest
+    found = shared_coordinates(table, whole)
+    assert found.reach == pytest.approx(found.score, abs=3.0)
+    assert shared_coordinates(whole, table).reach == pytest.approx(found.reach)
+    assert shared_coordinates(table, np.zeros_like(table)) == shared_coordinates(np.ones((3, 4)), np.ones((3, 4)))
+
+
+def test_tables_that_cannot_be_compared_are_refused():
+    with pytest.raises(InputError, match=r"shapes \(3, 2\) and \(4, 2\); expected one shape with at least 2 columns"):
+        shared_coordinates(np.ones((3, 2)), np.ones((4, 2)))
+    with pytest.raises(InputError, match="a table holds a value that is not finite"):
+        shared_coordinates(np.eye(3), np.diag([1.0, np.nan, 1.0]))

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 from normwise.core.records import Record
 
 Series = tuple[float | None, ...]
+
+
+def series_of(values: Iterable[float]) -> Series:
+    """Values as a record holds them: what is undefined is None.
+
+    Example:
+        >>> series_of([0.5, float("nan")])
+        (0.5, None)
+    """
+    return tuple(float(value) if math.isfinite(value) else None for value in values)
 
 
 class StairRecord(Record):
@@ -103,23 +114,44 @@ class StaircaseSettings(Record):
 class StaircaseThresholds(Record):
     """A rise is `rise` above the null at `stays` checkpoints in a row; a task is learned at accuracy `learned`: set before any run.
 
+    `learned` is None of running text, of which there is no such point.
+
     A verdict needs `share` of the seeds. Order 1 is one of its own where it adds `own` of R^2 to order 0: set after addition had been
     seen, whose order 1 adds less than that.
     """
 
     rise: float
     stays: int
-    learned: float
+    learned: float | None
     share: float
     own: float
 
 
-class StaircaseReport(Record):
-    """What `normwise staircase demo` found.
+class TokenMap(Record):
+    """The tokens' embeddings at a step, drawn flat: their first two principal components, after the mean is taken off.
 
-    `loss`, `accuracy`, `alignment` and `null` are means over the seeds, and `spread` their standard deviations over seeds ("loss",
-    "accuracy", "alignment_0", "alignment_1"); what is undefined is None. `rule` says what the figure of order 0 is: "pearson",
-    "one minus mse" (all signatures of order 0 are equal, and the figure says whether all embeddings point one way), or "undefined".
+    `points` are (x, y) in the order of `names`; `shares` are the parts of the variance along x and y. Each axis points so that its largest
+    entry is positive: signs of components are arbitrary.
+    """
+
+    step: int
+    names: tuple[str, ...]
+    points: tuple[tuple[float, float], ...]
+    shares: tuple[float, float]
+
+
+class TokenNeighbors(Record):
+    """The tokens nearest to one, by cosine of order-0 signatures and of embeddings at the last step, nearest first."""
+
+    token: str
+    by_signature: tuple[str, ...]
+    by_embedding: tuple[str, ...]
+
+
+class StairsReport(Record):
+    """What every report on a staircase holds, whoever trained; `report` is where a page of it was written.
+
+    All series are as long as `steps`; what is undefined, or was not told, is None. `alignment` and `null` are by order ("0", "1", ..).
     """
 
     verdict: StaircaseVerdict
@@ -128,16 +160,112 @@ class StaircaseReport(Record):
     accuracy: Series
     alignment: Mapping[str, Series]
     null: Mapping[str, Series]
-    spread: Mapping[str, Series]
-    rule: str
     stairs: tuple[StairRecord, ...]
     stairs_by_seed: tuple[SeedStairsRecord, ...]
     integrity: SeriesIntegrity
     predicted: PredictedStair
+    maps: tuple[TokenMap, ...] = ()
+    neighbors: tuple[TokenNeighbors, ...] = ()
+    source: str
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    report: str | None = None
+
+
+class StaircaseReport(StairsReport):
+    """What `normwise staircase demo` found.
+
+    `loss`, `accuracy`, `alignment` and `null` are means over the seeds, and `spread` their standard deviations over seeds ("loss",
+    "accuracy", "alignment_0", "alignment_1"); what is undefined is None. `rule` says what the figure of order 0 is: "pearson",
+    "one minus mse" (all signatures of order 0 are equal, and the figure says whether all embeddings point one way), or "undefined".
+    """
+
+    spread: Mapping[str, Series]
+    rule: str
     beyond_order_0: tuple[BeyondOrderZero, ...] = ()
     tokens: tuple[TokenGroup, ...] = ()
     thresholds: StaircaseThresholds
     settings: StaircaseSettings
+
+
+class OrderGain(Record):
+    """What one order adds to the lower ones at a step: R^2 of embeddings' similarities on held-out tokens, beside its null.
+
+    `order` -1 is how often the two tokens occur, which comes before every order. `r2` is that of all up to this one; `null` is the gain
+    where this order's rows are permuted.
+    """
+
+    step: int
+    order: int
+    r2: float | None
+    gain: float | None
+    null: float | None
+
+
+class TrackThresholds(Record):
+    """A rise is `rise` above the null and `spreads` standard deviations of the null at `stays` checkpoints in a row.
+
+    A peak is followed by a decay where the last figure is lower by `falls` or more. All were set before any checkpoint was seen.
+    """
+
+    rise: float
+    spreads: float
+    stays: int
+    falls: float
+
+
+class TrackSettings(Record):
+    """What was counted and compared.
+
+    `window` is the number of tokens before a position that order 1 and 2 look at, None for all of the document; `sketches` the number
+    of random probes of an order that was not counted exactly, None where none was; `table` the tensor's name, "" in a training.
+    """
+
+    orders: tuple[int, ...]
+    tokens: int
+    next_tokens: int
+    contexts: int | None
+    window: int | None
+    sketches: int | None
+    vocabulary: int
+    corpus_tokens: int
+    table: str
+    engine: str
+    seed: int
+
+
+class TrackReport(StairsReport):
+    """What `normwise staircase track` or a `StaircaseCallback` found: one training, so that `stairs_by_seed` is empty.
+
+    `loss` and `accuracy` are what the training itself told, if it did. By order: `spread` is the standard deviation of the null over
+    permutations of tokens, and `spearman` the alignment of ranks. `gains` is what an order adds to the lower ones at some steps;
+    `norm_frequency` Spearman's correlation of the length of embeddings with how frequent their tokens are.
+    """
+
+    spread: Mapping[str, Series]
+    spearman: Mapping[str, Series]
+    gains: tuple[OrderGain, ...] = ()
+    norm_frequency: Series = ()
+    thresholds: TrackThresholds
+    settings: TrackSettings
+
+
+class StairForecast(Record):
+    """What `normwise staircase predict` says of a corpus before anything is trained on it.
+
+    `growth_rates` are singular values of the drive of order 0, falling, and `steps` when each direction has grown from `init_scale` to 1
+    at `learning_rate`, with plain gradient descent.
+    """
+
+    predicted: PredictedStair
+    growth_rates: tuple[float, ...]
+    steps: tuple[float | None, ...]
+    init_scale: float
+    learning_rate: float
+    tokens: int
+    next_tokens: int
+    vocabulary: int
+    corpus_tokens: int
+    text: str
     source: str
     notes: tuple[str, ...] = ()
-    seconds: float = 0.0

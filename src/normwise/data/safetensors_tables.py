@@ -160,14 +160,21 @@ def _choose(path: Path, tensors: Mapping[str, TensorPlace]) -> str:
     likely = [name for name in flat if _TABLE.search(name) and not _OTHER.search(name)]
     if len(likely) == 1:
         return likely[0]
-    if not likely and len(flat) == 1:
-        return next(iter(flat))
     other = {name: place for name, place in tensors.items() if len(place.shape) == 2 and place.kind not in _TYPES}
+    # A quantized embedding beside a float head: the head is not what was asked for.
+    quantized = {name: place for name, place in other.items() if _TABLE.search(name) and not _OTHER.search(name)}
+    if flat and not likely and quantized:
+        name, place = next(iter(quantized.items()))
+        raise InputError(
+            f"{path}: {name} {place.shape} is of {place.kind}; expected one of {', '.join(_TYPES)} (quantized: convert it first)"
+        )
     if not flat and other:
         shown = ", ".join(f"{name} {place.shape} of {place.kind}" for name, place in list(other.items())[:_SHOWN])
         raise InputError(
             f"{path}: no table of floats to inspect: expected one of {', '.join(_TYPES)}, got {shown} (quantized: convert it first)"
         )
+    if not likely and len(flat) == 1:
+        return next(iter(flat))
     listed = sorted(likely or flat, key=lambda name: -flat[name].shape[0])
     shown = ", ".join(f"{name} {flat[name].shape}" for name in listed[:_SHOWN]) or "none with two dimensions"
     came = f"{len(likely)} look like one" if likely else "no name says so"

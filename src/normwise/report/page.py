@@ -12,10 +12,12 @@ from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport
 from normwise.core.negatives_records import NegativesReport
 from normwise.core.records import Evaluation, TrainResult
+from normwise.core.staircase_records import StaircaseReport, TrackReport
 from normwise.report.calibration_view import calibration_view
 from normwise.report.evaluation_view import evaluation_view
 from normwise.report.inspect_view import inspect_view
 from normwise.report.negatives_view import negatives_view
+from normwise.report.staircase_view import staircase_view
 from normwise.report.svg import clean
 from normwise.report.train_view import train_view
 
@@ -95,6 +97,21 @@ def render_negatives(report: NegativesReport) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     return _render("negatives.html", lambda: negatives_view(report))
+
+
+def render_staircase(report: StaircaseReport | TrackReport) -> str:
+    """Draw the page of a staircase from its saved result, that of the demo or that of a training's checkpoints.
+
+    Args:
+        report: any of the two, also one without orders, figures, stairs, seeds or maps.
+
+    Returns:
+        A complete HTML document that loads nothing and runs nothing; tokens, source, notes and all other texts are escaped.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    return _render("staircase.html", lambda: staircase_view(report))
 
 
 def _render(template: str, view: Callable[[], Mapping[str, Any]]) -> str:

@@ -4,38 +4,43 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.core.staircase_records import SeedStairsRecord, StaircaseReport, StaircaseSettings, StaircaseThresholds
+from normwise.core.staircase_records import SeedStairsRecord, StaircaseReport, StaircaseSettings, StaircaseThresholds, series_of
 from normwise.core.strict import shown
 from normwise.training.staircase_figures import LEARNED, STAIR, StairMeter, stairs_by_seed
+from normwise.training.staircase_language import LanguageRun
+from normwise.training.staircase_maps import token_maps
 from normwise.training.staircase_models import StairInit, attention_net, feed_forward_net
 from normwise.training.staircase_tasks import StairTask, addition_task, modular_task, parity_task
 from normwise.training.staircase_training import StairRun, train_stairs
+from normwise.workflows.staircase_page import page_place, write_page
 from normwise.workflows.staircase_parts import (
     beyond_order_0,
     integrity_of,
     predicted_stair,
     seed_records,
-    series_of,
     spreads,
     stair_records,
     token_groups,
 )
+from normwise.workflows.staircase_text import VOCABULARY, text_staircase
 from normwise.workflows.staircase_verdict import OWN, SHARE, verdict_of
 
-TASKS = ("mod", "add", "parity")
+TASKS = ("mod", "add", "parity", "text")
 OPTIMIZERS = ("sgd", "adam")
 # Five folds with three tokens in each.
 _LEAST_VALUES, _MOST_VALUES = 15, 200
 _WIDTH, _CHECKPOINTS, _BETWEEN = 128, 60, 5
 _FIRST_SEED, _FEW_SEEDS = 100, 5
+_WARMUP = LanguageRun().warmup
 _PARITY_IDS, _PARITY_SAMPLES = 61, 2_000
 # Copies of E and U, and the logits of one step, in values: about 2 GB each.
 _MOST_COPIED, _MOST_LOGITS = 500_000_000, 100_000_000
@@ -66,27 +71,35 @@ def staircase_demo(
     modulus: int | None = None,
     vocabulary: int | None = None,
     gamma: float = 0.8,
-    seeds: int = 10,
+    seeds: int | None = None,
     steps: int | None = None,
     learning_rate: float | None = None,
     optimizer: str | None = None,
+    corpus: str | Path | Sequence[str | Path] | None = None,
+    report: str | Path | None = None,
+    overwrite: bool = False,
+    told: Callable[[str], None] | None = None,
 ) -> StaircaseReport:
-    """Train ten seeds of a small network, and say when their embeddings learned signatures of order 0 and 1, and when the task.
+    """Train some seeds of a small network, and say when their embeddings learned signatures of order 0 and 1, and when the task.
 
     Args:
-        task: "mod", y = (x_1 + x_2 + 1) mod N; "add", y = x_1 + x_2, both feed-forward; or "parity" of one anchor in eight tokens, two
-            labels, one layer of attention.
+        task: "mod", y = (x_1 + x_2 + 1) mod N; "add", y = x_1 + x_2, both feed-forward; "parity" of one anchor in eight tokens, two
+            labels, one layer of attention; or "text", the next word of real text, a decoder of two layers.
         modulus: N of mod, number of values of add, 15 to 200; None = 20. Parity has none.
-        vocabulary: V, ids that there are, which are the outputs of mod and add; None = 81, and 61 for parity.
+        vocabulary: V, ids that there are, which are the outputs of mod and add; None = 81, 61 for parity, 4,096 words of text.
         gamma: entries of E and U are N(0, 128^(-2 gamma)), above 0 to 3.
-        seeds: networks, 2 to 100: seeds 100, 101, .. A verdict over fewer than five is a hint.
-        steps: updates on the whole law, 10 to 100,000; None = 600, or 200 for parity with Adam.
-        learning_rate: above 0; None = 1 with sgd and .001 with adam.
-        optimizer: "sgd" or "adam"; None = adam for parity and sgd otherwise.
+        seeds: networks, 2 to 100: seeds 100, 101, ..; None = ten, five of text. A verdict over fewer than five is a hint.
+        steps: updates, on the whole law, or of text on 16 windows of 64 words; 10 to 100,000; None = 600, 200 for parity with Adam.
+        learning_rate: above 0; None = 1 with sgd, .001 with adam, .002 for text.
+        optimizer: "sgd" or "adam"; None = adam for parity and sgd otherwise. Text has AdamW.
+        corpus: of text: .txt or .md files; None = docstrings of what is installed.
+        report: where to write the HTML page; None writes none.
+        overwrite: replace an earlier page at `report`.
+        told: gets lines on the progress.
 
     Returns:
-        The report. Its series are means over the seeds; a stair is a figure .5 above its null at two checkpoints in a row, a task is
-        learned at an accuracy of .95, and a verdict needs eight seeds of ten.
+        The report. Its series are means over the seeds; a stair is a figure .5 above its null at two checkpoints in a row (.1 of text,
+        whose signatures are noisy), a task is learned at an accuracy of .95, and a verdict needs eight seeds of ten.
 
     Raises:
         InputError: an argument of another type or out of its range, or of another task.
@@ -100,9 +113,12 @@ def staircase_demo(
         ('no-zeroth-stair', False)
     """
     start = time.monotonic()
+    if task != "text" and corpus is not None:
+        raise InputError(f"corpus is of task text, and the task is {shown(task)}: leave corpus out, or take task text")
     asked = _checked(task, modulus, vocabulary, gamma=gamma, seeds=seeds, steps=steps, learning_rate=learning_rate, optimizer=optimizer)
-    found = _run(asked, _task_of(asked))
-    return found.model_copy(update={"seconds": time.monotonic() - start})
+    page = page_place(report, overwrite=overwrite)
+    found = _run_text(asked, corpus, told=told) if asked.task == "text" else _run(asked, _task_of(asked))
+    return write_page(found.model_copy(update={"seconds": time.monotonic() - start}), page)
 
 
 def _run(asked: _Asked, task: StairTask) -> StaircaseReport:
@@ -146,8 +162,11 @@ def _run(asked: _Asked, task: StairTask) -> StaircaseReport:
         rule=figures.rule,
         stairs=stair_records(series, figures, stairs),
         stairs_by_seed=rows,
-        integrity=integrity_of(series),
+        integrity=integrity_of(series.steps, series.embedding),
         predicted=predicted,
+        maps=token_maps(
+            series.steps, series.embedding[0][:, task.seen], [str(token) for token in task.seen], _map_places(series.steps, rows)
+        ),
         beyond_order_0=beyond,
         tokens=tokens,
         thresholds=StaircaseThresholds(rise=STAIR.threshold, stays=STAIR.stays, learned=LEARNED, share=SHARE, own=OWN),
@@ -155,6 +174,12 @@ def _run(asked: _Asked, task: StairTask) -> StaircaseReport:
         source=f"{task.name}, {task.law.vocabulary} ids, {task.law.labels_known} outputs; {settings.model}",
         notes=_notes(asked, figures.rule),
     )
+
+
+def _run_text(asked: _Asked, corpus: str | Path | Sequence[str | Path] | None, *, told: Callable[[str], None] | None) -> StaircaseReport:
+    run = LanguageRun(steps=asked.steps, learning_rate=asked.learning_rate, gamma=asked.gamma, warmup=min(_WARMUP, asked.steps))
+    names = tuple(range(_FIRST_SEED, _FIRST_SEED + asked.seeds))
+    return text_staircase(corpus, run, seeds=names, vocabulary=asked.vocabulary, told=told)
 
 
 def _notes(asked: _Asked, rule: str) -> tuple[str, ...]:
@@ -185,6 +210,13 @@ def _places(steps: np.ndarray, rows: Sequence[SeedStairsRecord]) -> list[int]:
     return sorted(places)
 
 
+def _map_places(steps: np.ndarray, rows: Sequence[SeedStairsRecord]) -> list[int]:
+    """The init, the onsets of the first seed, whose maps are drawn, and the last checkpoint."""
+    places = {0, len(steps) - 1}
+    onsets = (rows[0].order_0, rows[0].order_1, rows[0].task)
+    return sorted(places | {int(np.searchsorted(steps, onset)) for onset in onsets if onset is not None})
+
+
 def _middle(rows: Sequence[SeedStairsRecord], name: str, last: int) -> int:
     """Onset of the middle seed, `last` for those that have none."""
     onsets = sorted(last if getattr(row, name) is None else getattr(row, name) for row in rows)
@@ -204,6 +236,8 @@ def _checked(
 ) -> _Asked:
     if not isinstance(task, str) or task not in TASKS:
         raise InputError(f"task is {shown(task)}; expected {', '.join(TASKS)}")
+    if task == "text":
+        return _checked_text(modulus, vocabulary, gamma=gamma, seeds=seeds, steps=steps, learning_rate=learning_rate, optimizer=optimizer)
     parity = task == "parity"
     if optimizer is None:
         optimizer = "adam" if parity else "sgd"
@@ -222,10 +256,28 @@ def _checked(
         size,
         ids,
         _number("gamma", gamma, most=3.0),
-        _whole("seeds", seeds, 2, 100),
+        _whole("seeds", 10 if seeds is None else seeds, 2, 100),
         "adam" if adam else "sgd",
         _number("learning_rate", (1e-3 if adam else 1.0) if learning_rate is None else learning_rate, most=1e6),
         _whole("steps", (200 if parity and adam else 600) if steps is None else steps, 10, 100_000),
+    )
+
+
+def _checked_text(modulus: Any, vocabulary: Any, *, gamma: Any, seeds: Any, steps: Any, learning_rate: Any, optimizer: Any) -> _Asked:
+    if modulus is not None:
+        raise InputError(f"modulus is {shown(modulus)} and the task text, which has none: leave modulus out, or take task mod or add")
+    if optimizer is not None:
+        raise InputError(f"optimizer is {shown(optimizer)} and the task text, which has AdamW: leave optimizer out")
+    usual = LanguageRun()
+    return _Asked(
+        "text",
+        None,
+        _whole("vocabulary", VOCABULARY if vocabulary is None else vocabulary, 200, 100_000),
+        _number("gamma", gamma, most=3.0),
+        _whole("seeds", _FEW_SEEDS if seeds is None else seeds, 2, 100),
+        "adam",
+        _number("learning_rate", usual.learning_rate if learning_rate is None else learning_rate, most=1e6),
+        _whole("steps", usual.steps if steps is None else steps, 10, 100_000),
     )
 
 

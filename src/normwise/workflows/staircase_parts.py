@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.spatial.distance import pdist, squareform
 
 from normwise.core.staircase_records import (
     BeyondOrderZero,
@@ -15,13 +16,14 @@ from normwise.core.staircase_records import (
     SeriesIntegrity,
     StairRecord,
     TokenGroup,
+    series_of,
 )
 from normwise.theory.alignment import cosine_gram
 from normwise.theory.early_phase import EarlyPhase
 from normwise.theory.fourier_probes import fourier_grams
 from normwise.theory.incremental_alignment import incremental_r2
 from normwise.theory.sequence_law import token_frequency
-from normwise.theory.series_integrity import find_disorder, find_gaps
+from normwise.theory.series_integrity import find_disorder, find_exchanges, find_gaps
 from normwise.theory.signatures import label_signature
 from normwise.theory.stairs import find_stair
 from normwise.theory.token_pairs import usual_folds
@@ -29,16 +31,6 @@ from normwise.theory.zeroth_stair import NoZerothStair, zeroth_stair
 from normwise.training.staircase_figures import STAIR, SeedStairs, StairFigures
 from normwise.training.staircase_tasks import StairTask
 from normwise.training.staircase_training import StairSeries
-
-
-def series_of(values: np.ndarray) -> Series:
-    """Values as a record holds them: what is undefined is None.
-
-    Example:
-        >>> series_of(np.array([0.5, np.nan]))
-        (0.5, None)
-    """
-    return tuple(float(value) if np.isfinite(value) else None for value in values)
 
 
 def spreads(series: StairSeries, figures: StairFigures) -> dict[str, Series]:
@@ -77,22 +69,22 @@ def seed_records(seeds: Sequence[SeedStairs]) -> tuple[SeedStairsRecord, ...]:
     )
 
 
-def integrity_of(series: StairSeries) -> SeriesIntegrity:
-    """What the copies say of themselves, joined over seeds."""
-    steps = [int(step) for step in series.steps]
+def integrity_of(steps: np.ndarray, embedding: np.ndarray) -> SeriesIntegrity:
+    """What the copies (S, T, A, d) at steps (T,) say of themselves, joined over seeds."""
+    told = [int(step) for step in steps]
     duplicates, jumps = set(), set()
-    for copies in series.embedding:
+    for copies in embedding:
         first: dict[bytes, int] = {}
-        for step, copy in zip(steps, copies, strict=True):
+        for step, copy in zip(told, copies, strict=True):
             earlier = first.setdefault(hashlib.sha256(copy.tobytes()).digest(), step)
             if earlier != step:
                 duplicates.add((earlier, step))
         flat = copies.reshape(len(copies), -1).astype(np.float64)
-        near, over = (np.linalg.norm(flat[by:] - flat[:-by], axis=1) for by in (1, 2))
-        disorder = find_disorder(series.steps, near, over)
+        apart = squareform(pdist(flat))
+        disorder = find_disorder(steps, np.diagonal(apart, 1), np.diagonal(apart, 2))
         outliers = tuple((at - 1, at) for at in disorder.outliers)
-        jumps |= {(steps[a], steps[b]) for a, b in (*disorder.swapped, *outliers, *disorder.breaks)}
-    return SeriesIntegrity(duplicates=tuple(sorted(duplicates)), gaps=find_gaps(series.steps), jumps=tuple(sorted(jumps)))
+        jumps |= {(told[a], told[b]) for a, b in (*find_exchanges(apart), *outliers, *disorder.breaks)}
+    return SeriesIntegrity(duplicates=tuple(sorted(duplicates)), gaps=find_gaps(steps), jumps=tuple(sorted(jumps)))
 
 
 def predicted_stair(task: StairTask, *, init_scale: float, learning_rate: float | None) -> PredictedStair:

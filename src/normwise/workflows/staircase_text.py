@@ -1,0 +1,254 @@
+"""The staircase of a small language model on real text: alignment of its embeddings with what follows each word, over several seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from normwise.core.staircase_records import (
+    BeyondOrderZero,
+    SeedStairsRecord,
+    Series,
+    StaircaseReport,
+    StaircaseSettings,
+    StaircaseThresholds,
+    StaircaseVerdict,
+    StairRecord,
+    TrackReport,
+    series_of,
+)
+from normwise.data.running_text import RunningText, installed_text, running_text_from
+from normwise.engine.order_counting import OrderCounting, orders_of_stream
+from normwise.theory.stairs import Stair
+from normwise.theory.token_stream import TokenStream
+from normwise.training.stair_track import StairTrack
+from normwise.training.stair_track_verdict import OWN, THRESHOLDS, label_of, order_words, stream_stair
+from normwise.training.staircase_language import LanguageRun, LanguageSeries, train_language
+from normwise.training.staircase_text import split_text
+from normwise.workflows.staircase_parts import integrity_of
+from normwise.workflows.staircase_verdict import SHARE, needed
+
+VOCABULARY = 4096
+# Docstrings have hardly a weekday or a month; a text of one's own may.
+WORDS = (
+    *("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *"0123456789",
+)
+_ORDERS = (0, 1)
+_FEW_SEEDS = 5
+
+Told = Callable[[str], None]
+
+
+def text_staircase(
+    corpus: str | Path | Sequence[str | Path] | None,
+    run: LanguageRun,
+    *,
+    seeds: Sequence[int],
+    vocabulary: int = VOCABULARY,
+    told: Told | None = None,
+) -> StaircaseReport:
+    """Train a decoder on running text with several seeds, and compare its embeddings with signatures of the text that it trains on.
+
+    Order 0 is the law of the next word; order 1 that of the next word with one that stood before it, in the window of the network. The
+    200 most frequent words are compared.
+
+    Args:
+        corpus: .txt or .md files; None = docstrings of what is installed.
+        run: settings of the training.
+        seeds: two or more.
+        vocabulary: V, words that have an id.
+        told: gets lines on the progress.
+
+    Returns:
+        The report: means over seeds; each seed's onsets; no task is "learned", so that `task` is None everywhere.
+
+    Raises:
+        InputError: a text that is too short or broken; WorkError: a loss that is not finite.
+    """
+    told = told or (lambda line: None)
+    text = installed_text(vocabulary=vocabulary) if corpus is None else running_text_from(corpus, vocabulary=vocabulary)
+    split = split_text(text.ids, end=text.end, vocabulary=len(text.words))
+    known = set(text.words)
+    named = tuple(int(place) for place in text.ids_of([word for word in WORDS if word in known]))
+    stream = TokenStream(split.train, vocabulary=len(text.words), end=text.end)
+    window = run.length if stream.longest >= run.length else None
+    asked = OrderCounting(orders=_ORDERS, window=window, named=named)
+    counted = orders_of_stream(stream, asked, names=dict(enumerate(text.words)))
+    told(f"{counted.positions:,} words to train on; {len(seeds)} seeds of {run.steps} steps")
+    series: list[LanguageSeries] = []
+    reports: list[TrackReport] = []
+    for seed in seeds:
+        found = train_language(text.ids, run, end=text.end, vocabulary=len(text.words), seed=seed, watch=counted.signatures.tokens)
+        track = StairTrack(counted)
+        for step, rows, loss, accuracy in zip(found.steps, found.embedding, found.loss, found.accuracy, strict=True):
+            track.record_rows(int(step), rows, loss=float(loss), accuracy=float(accuracy))
+        series.append(found)
+        reports.append(track.report())
+        told(f"seed {seed}: loss {found.loss[-1]:.3f} (by frequency {found.unigram:.3f}, by the word before {found.bigram:.3f})")
+    return _report(text, run, series=series, reports=reports, tokens=counted.signatures.judged.size)
+
+
+def _report(
+    text: RunningText, run: LanguageRun, *, series: Sequence[LanguageSeries], reports: Sequence[TrackReport], tokens: int
+) -> StaircaseReport:
+    steps = series[0].steps
+    stairs = [[_stair(report, order) for report in reports] for order in _ORDERS]
+    first = reports[0]
+    return StaircaseReport(
+        verdict=text_verdict(reports, beyond=_beyond(reports), series=series),
+        steps=tuple(int(step) for step in steps),
+        loss=_mean([report.loss for report in reports]),
+        accuracy=_mean([report.accuracy for report in reports]),
+        alignment={str(order): _mean([report.alignment[str(order)] for report in reports]) for order in _ORDERS},
+        null={str(order): _mean([report.null[str(order)] for report in reports]) for order in _ORDERS},
+        spread={
+            "loss": _spread([report.loss for report in reports]),
+            "accuracy": _spread([report.accuracy for report in reports]),
+            **{f"alignment_{order}": _spread([report.alignment[str(order)] for report in reports]) for order in _ORDERS},
+        },
+        rule="pearson",
+        stairs=tuple(_mean_stair(reports, order, stairs[order]) for order in _ORDERS),
+        stairs_by_seed=tuple(
+            SeedStairsRecord(
+                seed=each.seed,
+                order_0=zero.onset,
+                order_1=one.onset,
+                task=None,
+                in_order=zero.onset is not None and one.onset is not None and zero.onset < one.onset,
+            )
+            for each, zero, one in zip(series, *stairs, strict=True)
+        ),
+        integrity=integrity_of(steps, np.stack([each.embedding for each in series])),
+        predicted=first.predicted,
+        maps=first.maps,
+        neighbors=first.neighbors,
+        beyond_order_0=_beyond(reports),
+        thresholds=StaircaseThresholds(rise=THRESHOLDS.rise, stays=THRESHOLDS.stays, learned=None, share=SHARE, own=OWN),
+        settings=StaircaseSettings(
+            task="text",
+            modulus=None,
+            vocabulary=len(text.words),
+            labels=len(text.words),
+            model=f"decoder of {run.layers} layers",
+            width=run.width,
+            gamma=run.gamma,
+            optimizer="adamw",
+            learning_rate=run.learning_rate,
+            steps=run.steps,
+            seeds=tuple(each.seed for each in series),
+        ),
+        source=f"{text.documents:,} documents, {text.ids.size:,} words, {len(text.words):,} of them known; the {tokens} most frequent",
+        notes=(*text.notes, *_notes(reports, series)),
+    )
+
+
+def text_verdict(
+    reports: Sequence[TrackReport], *, beyond: Sequence[BeyondOrderZero], series: Sequence[LanguageSeries] = ()
+) -> StaircaseVerdict:
+    """Judge order 0 over the seeds: the word that `SHARE` of them have, else "mixed"; "early-peak" is what the paper saw.
+
+    Args:
+        reports: one per seed.
+        beyond: what order 1 adds.
+        series: of the same seeds, for what the network learned at all.
+    """
+    labels = Counter(_label(report) for report in reports)
+    label, count = labels.most_common(1)[0]
+    seeds = len(reports)
+    told = ", ".join(f"{name} in {number}" for name, number in labels.most_common())
+    word = label if count >= needed(seeds) else "mixed"
+    mean = [np.mean([_known(report.alignment[str(order)]) for report in reports], axis=0) for order in _ORDERS]
+    steps = np.array(reports[0].steps)
+    spread = [np.mean([_known(report.spread[str(order)]) for report in reports], axis=0) for order in _ORDERS]
+    words = [
+        order_words(stream_stair(steps, mean[order], np.zeros(steps.size), spread[order], order=order), mean[order]) for order in _ORDERS
+    ]
+    falls = [(stair.decay or 0.0) for report in reports if (stair := _stair(report, 0)).onset is not None]
+    text = f"Alignment with the next word, by seed: {told} of {seeds}. Mean over seeds: {' '.join(words)}"
+    if falls:
+        text += f" From its peak to the last step order 0 falls by {min(falls):.3f} to {max(falls):.3f}; {THRESHOLDS.falls:g} counts."
+    rows = [row for row in beyond if row.gain is not None and row.null is not None]
+    if rows:
+        last = rows[-1]
+        text += f" At step {last.step:,} order 1 adds {last.gain:.3f} of R^2 to order 0 (null {last.null:.3f}); {OWN:g} would count."
+    if series:
+        loss = np.mean([each.loss[-1] for each in series])
+        frequency, before = series[0].unigram, series[0].bigram
+        text += f" Held-out loss at the end {loss:.3f}; by frequency alone {frequency:.3f}, by the word before {before:.3f}."
+    return StaircaseVerdict(label=word, text=text)
+
+
+def _label(report: TrackReport) -> str:
+    above = _known(report.alignment["0"]) - _known(report.null["0"])
+    known = above[~np.isnan(above)]
+    return label_of(_stair(report, 0), last_step=report.steps[-1], last=float(known[-1]) if known.size else float("nan"))
+
+
+def _stair(report: TrackReport, order: int) -> Stair:
+    name = str(order)
+    return stream_stair(
+        np.array(report.steps), _known(report.alignment[name]), _known(report.null[name]), _known(report.spread[name]), order=order
+    )
+
+
+def _mean_stair(reports: Sequence[TrackReport], order: int, own: Sequence[Stair]) -> StairRecord:
+    name = str(order)
+    alignment, null, spread = (
+        np.mean([_known(getattr(report, field)[name]) for report in reports], axis=0) for field in ("alignment", "null", "spread")
+    )
+    stair = stream_stair(np.array(reports[0].steps), alignment, null, spread, order=order)
+    onsets = [each.onset for each in own if each.onset is not None]
+    return StairRecord(
+        order=order,
+        onset=stair.onset,
+        peak_step=stair.peak_step,
+        peak=series_of(np.array([stair.peak]))[0],
+        decay=stair.decay,
+        seeds=len(onsets),
+        earliest=min(onsets, default=None),
+        latest=max(onsets, default=None),
+        note=stair.note,
+    )
+
+
+def _beyond(reports: Sequence[TrackReport]) -> tuple[BeyondOrderZero, ...]:
+    """Means over seeds at the steps that gains of all seeds have."""
+    by_seed = [{(row.step, row.order): row for row in report.gains} for report in reports]
+    steps = sorted(set.intersection(*({step for step, _ in rows} for rows in by_seed)))
+    found = []
+    for step in steps:
+        zero = series_of(np.array([_nan_mean([rows[step, 0].r2 for rows in by_seed])]))[0]
+        gain, null = (series_of(np.array([_nan_mean([getattr(rows[step, 1], name) for rows in by_seed])]))[0] for name in ("gain", "null"))
+        found.append(BeyondOrderZero(step=step, r2_order_0=zero, gain=gain, null=null))
+    return tuple(found)
+
+
+def _notes(reports: Sequence[TrackReport], series: Sequence[LanguageSeries]) -> tuple[str, ...]:
+    last = [report.norm_frequency[-1] for report in reports if report.norm_frequency and report.norm_frequency[-1] is not None]
+    notes = ["what frequency of the two words explains stands before order 0, and is part of its R^2"]
+    if last:
+        notes.append(f"length of embeddings and frequency of words correlate (Spearman) by {min(last):.2f} to {max(last):.2f} at the end")
+    if len(series) < _FEW_SEEDS:
+        notes.append(f"{len(series)} seeds: seeds differ, and a verdict over fewer than {_FEW_SEEDS} is a hint")
+    return tuple(notes)
+
+
+def _known(series: Series) -> np.ndarray:
+    return np.array([np.nan if value is None else value for value in series], dtype=np.float64)
+
+
+def _mean(rows: Sequence[Series]) -> Series:
+    return series_of(np.mean([_known(row) for row in rows], axis=0))
+
+
+def _spread(rows: Sequence[Series]) -> Series:
+    return series_of(np.std([_known(row) for row in rows], axis=0, ddof=1))
+
+
+def _nan_mean(values: Sequence[float | None]) -> float:
+    return float(np.mean([np.nan if value is None else value for value in values]))
