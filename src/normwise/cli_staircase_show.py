@@ -160,7 +160,7 @@ def _row(report: StaircaseReport, at: int) -> dict[str, Any]:
 
 
 def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
+    return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def _predicted_words(predicted: PredictedStair) -> str:

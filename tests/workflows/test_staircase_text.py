@@ -57,7 +57,7 @@ def test_a_verdict_needs_four_seeds_of_five() -> None:
 
 def test_a_rise_without_decay_is_told() -> None:
     found = text_verdict([report_of(RISE, seed=seed) for seed in range(2)], beyond=())
-    assert found.label == "still-rising"
+    assert found.label == "no-decay"
     assert "From its peak to the last step order 0 falls by 0.000 to 0.000; 0.05 counts." in found.text
 
 

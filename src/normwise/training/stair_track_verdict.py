@@ -51,8 +51,8 @@ def label_of(stair: Stair, *, last_step: int, last: float) -> str:
     """Return the word for a series with this stair of order 0.
 
     "no-stair": it does not rise. "risen-before": it is above its null from the first checkpoint on, so that the rise was not seen.
-    "still-rising": no decay yet. "early-peak" and "late-peak": it peaked within the first quarter of the steps, or later, and fell to a
-    level above its null. "faded": it fell to its null.
+    "no-decay": it rose, and has not fallen so far. "early-peak" and "late-peak": it peaked within the first quarter of the steps, or
+    later, and fell to a level above its null. "faded": it fell to its null.
 
     Args:
         stair: of order 0.
@@ -64,7 +64,7 @@ def label_of(stair: Stair, *, last_step: int, last: float) -> str:
     if stair.before is None:
         return "risen-before"
     if (stair.decay or 0.0) < THRESHOLDS.falls:
-        return "still-rising"
+        return "no-decay"
     if not last > THRESHOLDS.rise:
         return "faded"
     return "early-peak" if stair.peak_step <= EARLY * last_step else "late-peak"
@@ -109,10 +109,20 @@ def _stands_on(gains: Sequence[OrderGain]) -> list[str]:
     rows = [gain for gain in gains if gain.step == step and gain.gain is not None and gain.null is not None]
     if not rows:
         return []
-    told = [f"{_who(row)} {row.gain:.3f} of R^2 (null {row.null:.3f})" for row in rows]
+    told = [f"{_who(row)} {plain(row.gain)} of R^2 (null {plain(row.null)})" for row in rows]
     own = [row.order for row in rows if row.order >= 0 and (row.gain or 0.0) - (row.null or 0.0) >= OWN]
     stands = f"it stands on order {max(own)}" if own else f"no order adds {OWN:g}, which would make it a stair of its own"
     return [f"At step {step:,}, on held-out tokens: {', '.join(told)}; {stands}."]
+
+
+def plain(value: float | None) -> str:
+    """A figure with three digits; nothing is minus zero.
+
+    Example:
+        >>> plain(-0.0001), plain(0.25), plain(None)
+        ('0.000', '0.250', 'undefined')
+    """
+    return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"
 
 
 def _who(row: OrderGain) -> str:

@@ -21,11 +21,11 @@ from normwise.core.staircase_records import (
     series_of,
 )
 from normwise.data.running_text import RunningText, installed_text, running_text_from
-from normwise.engine.order_counting import OrderCounting, orders_of_stream
+from normwise.engine.order_counting import CountedOrders, OrderCounting, orders_of_stream
 from normwise.theory.stairs import Stair
 from normwise.theory.token_stream import TokenStream
 from normwise.training.stair_track import StairTrack
-from normwise.training.stair_track_verdict import OWN, THRESHOLDS, label_of, order_words, stream_stair
+from normwise.training.stair_track_verdict import OWN, THRESHOLDS, label_of, order_words, plain, stream_stair
 from normwise.training.staircase_language import LanguageRun, LanguageSeries, train_language
 from normwise.training.staircase_text import split_text
 from normwise.workflows.staircase_parts import integrity_of
@@ -72,25 +72,40 @@ def text_staircase(
     """
     told = told or (lambda line: None)
     text = installed_text(vocabulary=vocabulary) if corpus is None else running_text_from(corpus, vocabulary=vocabulary)
-    split = split_text(text.ids, end=text.end, vocabulary=len(text.words))
-    known = set(text.words)
-    named = tuple(int(place) for place in text.ids_of([word for word in WORDS if word in known]))
-    stream = TokenStream(split.train, vocabulary=len(text.words), end=text.end)
-    window = run.length if stream.longest >= run.length else None
-    asked = OrderCounting(orders=_ORDERS, window=window, named=named)
-    counted = orders_of_stream(stream, asked, names=dict(enumerate(text.words)))
+    counted = text_signatures(text, window=run.length)
     told(f"{counted.positions:,} words to train on; {len(seeds)} seeds of {run.steps} steps")
     series: list[LanguageSeries] = []
     reports: list[TrackReport] = []
     for seed in seeds:
-        found = train_language(text.ids, run, end=text.end, vocabulary=len(text.words), seed=seed, watch=counted.signatures.tokens)
-        track = StairTrack(counted)
-        for step, rows, loss, accuracy in zip(found.steps, found.embedding, found.loss, found.accuracy, strict=True):
-            track.record_rows(int(step), rows, loss=float(loss), accuracy=float(accuracy))
+        found, report = follow_seed(text, counted, run, seed=seed)
         series.append(found)
-        reports.append(track.report())
+        reports.append(report)
         told(f"seed {seed}: loss {found.loss[-1]:.3f} (by frequency {found.unigram:.3f}, by the word before {found.bigram:.3f})")
     return _report(text, run, series=series, reports=reports, tokens=counted.signatures.judged.size)
+
+
+def text_signatures(text: RunningText, *, window: int) -> CountedOrders:
+    """Count orders 0 and 1 of the documents of a text that are trained on.
+
+    Args:
+        text: any.
+        window: words before a position that order 1 looks at; all of a document where none is so long.
+    """
+    split = split_text(text.ids, end=text.end, vocabulary=len(text.words))
+    known = set(text.words)
+    named = tuple(int(place) for place in text.ids_of([word for word in WORDS if word in known]))
+    stream = TokenStream(split.train, vocabulary=len(text.words), end=text.end)
+    asked = OrderCounting(orders=_ORDERS, window=window if stream.longest >= window else None, named=named)
+    return orders_of_stream(stream, asked, names=dict(enumerate(text.words)))
+
+
+def follow_seed(text: RunningText, counted: CountedOrders, run: LanguageRun, *, seed: int) -> tuple[LanguageSeries, TrackReport]:
+    """Train one seed, and compare its embeddings at each checkpoint."""
+    found = train_language(text.ids, run, end=text.end, vocabulary=len(text.words), seed=seed, watch=counted.signatures.tokens)
+    track = StairTrack(counted)
+    for step, rows, loss, accuracy in zip(found.steps, found.embedding, found.loss, found.accuracy, strict=True):
+        track.record_rows(int(step), rows, loss=float(loss), accuracy=float(accuracy))
+    return found, track.report()
 
 
 def _report(
@@ -175,7 +190,7 @@ def text_verdict(
     rows = [row for row in beyond if row.gain is not None and row.null is not None]
     if rows:
         last = rows[-1]
-        text += f" At step {last.step:,} order 1 adds {last.gain:.3f} of R^2 to order 0 (null {last.null:.3f}); {OWN:g} would count."
+        text += f" At step {last.step:,} order 1 adds {plain(last.gain)} of R^2 to order 0 (null {plain(last.null)}); {OWN:g} would count."
     if series:
         loss = np.mean([each.loss[-1] for each in series])
         frequency, before = series[0].unigram, series[0].bigram
