@@ -245,7 +245,10 @@ def _beyond(reports: Sequence[TrackReport]) -> tuple[BeyondOrderZero, ...]:
 
 def _notes(reports: Sequence[TrackReport], series: Sequence[LanguageSeries]) -> tuple[str, ...]:
     last = [report.norm_frequency[-1] for report in reports if report.norm_frequency and report.norm_frequency[-1] is not None]
-    notes = ["what frequency of the two words explains stands before order 0, and is part of its R^2"]
+    notes = [
+        f"a rise is also {THRESHOLDS.spreads:g} standard deviations of its null above it",
+        "what frequency of the two words explains stands before order 0, and is part of its R^2",
+    ]
     if last:
         notes.append(f"length of embeddings and frequency of words correlate (Spearman) by {min(last):.2f} to {max(last):.2f} at the end")
     if len(series) < _FEW_SEEDS:
