@@ -125,6 +125,7 @@ def track(
         Path | None, typer.Option("--progress", metavar="DIR", help="Keep counts here, to go on after a stop.", show_default="none")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the counts in --progress.")] = False,
+    recount: Annotated[bool, typer.Option("--recount", help="Throw away the counts in --progress.")] = False,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.", show_default="none")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw.")] = 0,
@@ -151,6 +152,7 @@ def track(
             workers=workers,
             folder=progress,
             resume=resume,
+            recount=recount,
             seed=seed,
         )
         found = staircase_track(

@@ -71,7 +71,11 @@ def show_track(report: TrackReport) -> None:
         show_rows(
             "nearest tokens",
             [
-                {"token": row.token, "by signature": " ".join(row.by_signature[:5]), "by embedding": " ".join(row.by_embedding[:5])}
+                {
+                    "token": _safe(row.token),
+                    "by signature": _safe(" ".join(row.by_signature[:5])),
+                    "by embedding": _safe(" ".join(row.by_embedding[:5])),
+                }
                 for row in report.neighbors
             ],
         )
@@ -174,3 +178,8 @@ def _predicted_words(predicted: PredictedStair) -> str:
         f"a stair of order 0, grown to 1 by step {predicted.steps_at_slope_1:.0f} to {predicted.steps:.0f} (growth rate "
         f"{predicted.growth_rate:.4f} at a ReLU's mean slope of 1/2, twice that in its active half); {predicted.reason}"
     )
+
+
+def _safe(text: str) -> str:
+    """Names of tokens without what would move a terminal's cursor, color it or turn its lines around."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)

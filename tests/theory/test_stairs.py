@@ -60,7 +60,7 @@ def test_one_checkpoint_above_is_no_stair_and_neither_is_a_rise_that_the_series_
         found = _stair(values)
         assert not found.found
         assert (found.peak, found.peak_step) == (0.9, 10 * values.index(0.9))
-        assert found.note.endswith("checkpoints, but never at 2 in a row")
+        assert found.note.endswith("but never at 2 in a row")
 
 
 def test_a_rise_that_was_not_seen_says_so():

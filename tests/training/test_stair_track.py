@@ -40,7 +40,7 @@ def toward(counted: CountedOrders, part: float, *, seed: int = 1) -> np.ndarray:
 def recorded(counted: CountedOrders, parts: list[float]) -> StairTrack:
     track = StairTrack(counted)
     for at, part in enumerate(parts):
-        track.record_rows(10 * at, toward(counted, part), loss=5.0 - at)
+        track.record_rows(10 * at, toward(counted, part, seed=at), loss=5.0 - at)
     return track
 
 
@@ -92,7 +92,7 @@ def test_neighbors_are_told_of_named_tokens_by_name(counted: CountedOrders) -> N
 
 def test_the_whole_table_and_the_counted_rows_say_the_same(counted: CountedOrders) -> None:
     table = np.random.default_rng(3).normal(size=(VOCABULARY, 5))
-    assert StairTrack(counted).record(0, table) == StairTrack(counted).record_rows(0, table[counted.signatures.tokens].astype(np.float32))
+    assert StairTrack(counted).record(0, table) == StairTrack(counted).record_rows(0, table[counted.signatures.tokens])
     half = table.astype(np.float16)
     assert StairTrack(counted).record(0, half)["order_0"] == pytest.approx(StairTrack(counted).record(0, table)["order_0"], abs=0.01)
 
@@ -147,3 +147,80 @@ def test_missing_steps_are_gaps(counted: CountedOrders) -> None:
     for at, step in enumerate((0, 10, 20, 60, 70, 80)):
         track.record_rows(step, toward(counted, 0.1 * at))
     assert track.report().integrity.gaps == ((20, 60),)
+
+
+def test_tables_of_any_kind_are_read(counted: CountedOrders) -> None:
+    torch = pytest.importorskip("torch")
+    table = np.random.default_rng(3).normal(size=(VOCABULARY, 5)).astype(np.float32)
+    plain = StairTrack(counted).record(0, table)
+    assert StairTrack(counted).record(0, torch.nn.Parameter(torch.as_tensor(table))) == plain
+    assert StairTrack(counted).record(0, table.tolist())["order_0"] == pytest.approx(plain["order_0"], abs=1e-6)
+    assert StairTrack(counted).record(0, np.asfortranarray(table)) == plain
+    assert StairTrack(counted).record(0, torch.as_tensor(table).bfloat16())["order_0"] == pytest.approx(plain["order_0"], abs=0.02)
+    # Beyond float32, and yet finite.
+    assert StairTrack(counted).record(0, 1e100 * table.astype(np.float64))["order_0"] == pytest.approx(plain["order_0"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"step": 0.5}, "step is 0.5; expected a whole number of at least 0"),
+        ({"step": True}, "step is True"),
+        ({"step": -1}, "step is -1"),
+        ({"loss": "low"}, "loss is 'low'; expected a number"),
+        ({"loss": 10**400}, "loss is .*; expected a number"),
+        ({"accuracy": 7.0}, "accuracy is 7; expected 0 to 1"),
+        ({"table": np.ones((VOCABULARY, 2), dtype=complex)}, "the table is of type complex128; expected real numbers"),
+        ({"table": np.ones((VOCABULARY, 2), dtype=bool)}, "the table is of type bool"),
+        ({"table": [[1.0], [1.0, 2.0]]}, "the table is no array of numbers"),
+        ({"table": "E"}, "the table is of type"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_at_once(counted: CountedOrders, arguments: dict[str, object], message: str) -> None:
+    track = StairTrack(counted)
+    with pytest.raises(InputError, match=message):
+        track.record(**{"step": 0, "table": np.eye(VOCABULARY)} | arguments)  # pyright: ignore[reportArgumentType]
+    assert track.steps == ()
+
+
+def test_a_loss_with_a_gradient_does_not_spoil_the_report(counted: CountedOrders) -> None:
+    torch = pytest.importorskip("torch")
+    track = StairTrack(counted)
+    for step in range(3):
+        track.record_rows(step, toward(counted, 0.1 * step), loss=torch.tensor(2.0, requires_grad=True))
+    assert track.report().loss == (2.0, 2.0, 2.0)
+
+
+def test_equal_tables_are_told(counted: CountedOrders) -> None:
+    track = StairTrack(counted)
+    for step in range(4):
+        track.record_rows(step, toward(counted, 0.0))
+    found = track.report()
+    assert found.integrity.duplicates == ((0, 1), (0, 2), (0, 3))
+    assert any("equal to the last bit, and so are 2 other pairs" in note for note in found.notes)
+
+
+def test_two_steps_are_too_few_for_a_rise_and_that_is_told(counted: CountedOrders) -> None:
+    assert any("hardly one can be seen" in note for note in recorded(counted, [0.0, 0.9]).report().notes)
+
+
+@pytest.fixture(scope="module")
+def without_orders(tmp_path_factory: pytest.TempPathFactory) -> CountedOrders:
+    """Text whose tokens are drawn one by one: their laws are equal, their counts are not."""
+    chances = 1.0 / np.arange(1, 121)
+    ids = np.random.default_rng(0).choice(120, p=chances / chances.sum(), size=30_000).astype(np.uint16)
+    path = tmp_path_factory.mktemp("drawn") / "ids.npy"
+    np.save(path, ids)
+    return count_orders(open_token_files(path, TokenReading(vocabulary=120)), OrderCounting(orders=(0,)), Counting(workers=1))
+
+
+def test_an_embedding_of_frequency_is_not_called_order_0(without_orders: CountedOrders) -> None:
+    random = np.random.default_rng(1)
+    noise, direction = random.normal(size=(without_orders.signatures.tokens.size, 64)), random.normal(size=64)
+    track = StairTrack(without_orders)
+    for step in range(0, 101, 10):
+        track.record_rows(step, noise + step / 100.0 * 0.15 * np.log(without_orders.signatures.counts + 1.0)[:, None] * direction)
+    found = track.report()
+    assert found.stairs[0].onset is not None
+    assert found.verdict.label == "frequency-only"
+    assert "That goes with how often tokens occur" in found.verdict.text

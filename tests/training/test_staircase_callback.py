@@ -165,3 +165,19 @@ def test_the_embedding_is_found_inside_what_wraps_a_model() -> None:
     assert input_embedding(Wrapped(inner)) is weight
     assert input_embedding(nn.Sequential(Encoder(inner), nn.Identity())) is weight
     assert input_embedding(Wrapped(nn.Sequential(Encoder(inner)))) is weight
+
+
+def test_an_embedding_that_is_replaced_is_followed(tmp_path: Path, counted: CountedOrders) -> None:
+    model = small_model()
+    callback = StaircaseCallback(counted, every=1)
+    args, control = begin(callback, model, tmp_path)
+    model.set_input_embeddings(nn.Embedding(VOCABULARY, 16))
+    callback.on_step_end(args, state_at(1), control, model=model)
+    with torch.no_grad():
+        input_embedding(model).normal_()
+    callback.on_step_end(args, state_at(2), control, model=model)
+    figures = callback.report().alignment["0"]
+    assert len(set(figures)) == 3
+    model.set_input_embeddings(nn.Embedding(VOCABULARY + 1, 16))
+    callback.on_step_end(args, state_at(3), control, model=model)
+    assert callback.report().steps == (0, 1, 2)

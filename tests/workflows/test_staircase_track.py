@@ -103,6 +103,64 @@ def test_a_swapped_pair_is_refused_by_name(world: tuple[Path, Path], one: int, o
     assert f"checkpoint-{other}" in str(told.value)
 
 
+def test_a_copy_of_which_a_row_was_changed_is_refused(world: tuple[Path, Path]) -> None:
+    tensors = load_file(table_in(world[0], 380))
+    tensors["model.embed_tokens.weight"][3] *= np.float32(1.0001)
+    save_file(tensors, table_in(world[0], 100))
+    with pytest.raises(InputError, match=r"steps 100 \(checkpoint-100\) and 380 \(checkpoint-380\) are .* apart.*--leave-out 100"):
+        staircase_track(*world, HERE)
+
+
+def test_counts_that_are_kept_can_be_thrown_away(tmp_path: Path, world: tuple[Path, Path]) -> None:
+    kept = CorpusReading(orders=(0,), workers=1, vocabulary=VOCABULARY, folder=tmp_path / "counts")
+    first = count_signatures(world[1], kept)
+    with pytest.raises(InputError, match="--recount"):
+        count_signatures(world[1], kept)
+    again = CorpusReading(orders=(0,), workers=1, vocabulary=VOCABULARY, folder=tmp_path / "counts", recount=True)
+    assert count_signatures(world[1], again).positions == first.positions
+    with pytest.raises(InputError, match="no folder for them is named: name one"):
+        CorpusReading(resume=True)
+
+
+def test_ids_without_an_end_are_told_to_be_one_document(world: tuple[Path, Path]) -> None:
+    found = count_signatures(world[1], CorpusReading(vocabulary=VOCABULARY, workers=1))
+    assert any("no id ends a document in these files" in note for note in found.notes)
+    for quiet in (CorpusReading(vocabulary=VOCABULARY, workers=1, window=4), CorpusReading(vocabulary=VOCABULARY, workers=1, orders=(0,))):
+        assert not any("ends a document" in note for note in count_signatures(world[1], quiet).notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"orders": (True,)}, "an order is True; expected a whole number"),
+        ({"orders": (0.0,)}, "an order is 0.0; expected a whole number"),
+        ({"orders": 5}, "orders is 5; expected a tuple"),
+        ({"words": "one,two"}, "words is 'one,two'; expected a tuple"),
+        ({"tokens": "7"}, "tokens is '7'; expected a whole number"),
+        ({"window": 2**63}, "window is .*; expected a whole number, 16,777,216 at most"),
+        ({"end": 2.5}, "end is 2.5"),
+        ({"seed": -1}, "seed is -1; expected a whole number of at least 0"),
+        ({"vocabulary": 10**10}, "vocabulary is .*; expected a whole number of at least 1, 16,777,216 at most"),
+        ({"workers": "x"}, "workers is 'x'"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CorpusReading(**settings)  # pyright: ignore[reportArgumentType]
+
+
+def test_leave_out_is_of_steps(world: tuple[Path, Path]) -> None:
+    with pytest.raises(InputError, match="leave_out is '20'; expected steps, such as"):
+        staircase_track(*world, HERE, leave_out="20")  # pyright: ignore[reportArgumentType]
+
+
+def test_drawn_uniform_ids_predict_no_stair(tmp_path: Path) -> None:
+    np.save(tmp_path / "ids.npy", np.random.default_rng(0).integers(0, 50, size=40_000).astype(np.uint16))
+    found = staircase_predict(tmp_path / "ids.npy", CorpusReading(vocabulary=50, workers=1))
+    assert not found.predicted.exists
+    assert "no larger than what counting 40,000 tokens of a uniform law gives" in found.text
+
+
 def test_a_table_of_another_vocabulary_is_told_before_anything_is_counted(world: tuple[Path, Path]) -> None:
     ids = np.load(world[1])
     ids[7] = VOCABULARY + 2

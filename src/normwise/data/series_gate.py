@@ -24,6 +24,8 @@ _RELATED = 3.0
 _REACH = 6.0
 # Below that share of their norms, a squared distance from products is computed anew.
 _UNCLEAR = 1e-9
+# Back within that part of how far it was away.
+_RETURN = 1e-3
 _SHOWN = 8
 # Several trainings at once: more are not told apart.
 _TRAININGS = 8
@@ -60,14 +62,15 @@ def check_series(series: Sequence[Checkpoint]) -> SeriesCheck:
         Gaps and jumps, which are no reason to refuse.
 
     Raises:
-        InputError: fewer than 2 checkpoints; a value that is not finite; copies; checkpoints of another training, exchanged, or that do
-            not lie between their neighbors. The message names them and the steps to leave out.
+        InputError: fewer than 2 checkpoints; a value that is not finite; copies, or what is nearly one; checkpoints of another training,
+            exchanged, or that do not lie between their neighbors. The message names them and the steps to leave out.
     """
     if len(series) < 2:
         raise InputError(f"a series of {len(series)} checkpoint has no order to check; expected at least 2")
     digests, distances = _read(series)
     _refuse_copies(series, digests)
-    notes = _refuse_strangers(series)
+    _refuse_returns(series, distances)
+    notes = [*_refuse_strangers(series), *_stillness(series, distances)]
     exchanged = find_exchanges(distances)
     if exchanged:
         _refuse_exchanged(series, distances, exchanged)
@@ -166,6 +169,45 @@ def _refuse_copies(series: Sequence[Checkpoint], digests: Sequence[TableDigest])
                 kinds.setdefault(at, set()).add(kind)
     if groups:
         raise InputError(_copies_message(series, [sorted(group) for group in sorted(groups, key=min)], kinds))
+
+
+def _refuse_returns(series: Sequence[Checkpoint], distances: np.ndarray) -> None:
+    """Refuse a table that comes back to an earlier one after it was elsewhere: a copy of which a row or some digits were changed.
+
+    A training whose rate falls to 0 stays where it is, and does not come back; one with noise comes back to no point in many dimensions.
+    """
+    found = []
+    for a in range(len(series) - 2):
+        away = np.maximum.accumulate(distances[a, a + 1 :])
+        found += [(a, a + 2 + int(gap)) for gap in np.flatnonzero(distances[a, a + 2 :] < _RETURN * away[:-1])]
+    if not found:
+        return
+    told = [
+        f"steps {series[a].step} ({series[a].name}) and {series[b].step} ({series[b].name}) are {distances[a, b]:.2g} apart, and "
+        f"{distances[a, a + 1 : b].max():.2g} lies between them"
+        for a, b in found[:_SHOWN]
+    ]
+    more = f"; and {len(found) - _SHOWN} more pairs" if len(found) > _SHOWN else ""
+    left_out = sorted({a for a, _ in found})
+    raise InputError(
+        f"{series[0].path.parent}: {'; '.join(told)}{more}. No training comes back to a table that nearly: one is a copy of the other of "
+        f"which little was changed. Fetch them again, or pass the earlier ones over with --leave-out {_listed(series, left_out)}"
+    )
+
+
+def _stillness(series: Sequence[Checkpoint], distances: np.ndarray) -> list[str]:
+    """Notes on neighbors that are nearly equal though the tables beside them move on."""
+    near = np.diagonal(distances, 1)
+    usual = float(np.median(near))
+    notes = []
+    for at in range(near.size):
+        beside = [near[other] for other in (at - 1, at + 1) if 0 <= other < near.size]
+        if beside and near[at] < _RETURN * min(*beside, usual):
+            notes.append(
+                f"steps {series[at].step} and {series[at + 1].step} are nearly one table ({near[at]:.2g} apart, {usual:.2g} is usual): "
+                "one may be a copy of the other of which little was changed"
+            )
+    return notes
 
 
 def _copies_message(series: Sequence[Checkpoint], groups: Sequence[Sequence[int]], kinds: dict[int, set[Narrow]]) -> str:

@@ -9,12 +9,14 @@ from normwise.data.checkpoint_series import Checkpoint
 from normwise.data.opening import kind_of, read_json_object
 
 _STATE = "trainer_state.json"
+_LARGEST = 1e300
 
 
 def told_history(series: Sequence[Checkpoint]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
     """Return the training loss and the accuracy on evaluation at each checkpoint, as the last `trainer_state.json` of the series tells.
 
-    Each is the latest that was logged up to the checkpoint and after the one before it; None where there is none.
+    Each is the latest that was logged up to the checkpoint and after the one before it; None where there is none, or no number, or an
+    accuracy outside 0..1.
 
     Args:
         series: rising.
@@ -38,6 +40,7 @@ def told_history(series: Sequence[Checkpoint]) -> tuple[tuple[float | None, ...]
 
 def _latest(entries: Sequence[dict[str, Any]], name: str, steps: Sequence[int]) -> tuple[float | None, ...]:
     told = sorted((entry["step"], float(entry[name])) for entry in entries if _number(entry.get("step")) and _number(entry.get(name)))
+    told = [(step, value) for step, value in told if name != "eval_accuracy" or 0.0 <= value <= 1.0]
     found: list[float | None] = []
     before = -1
     for step in steps:
@@ -48,4 +51,5 @@ def _latest(entries: Sequence[dict[str, Any]], name: str, steps: Sequence[int]) 
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    # An integer of hundreds of digits is no float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST

@@ -25,6 +25,8 @@ ORDERS = (0, 1, 2)
 _MOST_COUNTS = 1 << 24
 _SKETCHES = 32
 _LEAST_TOKENS = 3
+# Files of ids one after the other, whose documents only an id can end.
+_BARE = (".npy", ".bin", ".dat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class OrderCounting:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        bad = [order for order in self.orders if order not in ORDERS]
+        bad = [order for order in self.orders if order not in ORDERS or isinstance(order, bool | float)]
         if bad or not self.orders or len(set(self.orders)) < len(self.orders):
             raise InputError(f"orders are {', '.join(map(str, self.orders)) or 'none'}; expected one or more of 0, 1 and 2, each once")
         if self.tokens is not None and self.tokens < _LEAST_TOKENS:
@@ -120,7 +122,15 @@ def count_orders(
         own = counting if counting.folder is None else replace(counting, folder=Path(counting.folder) / name)
         return count_tokens(files, plan, own, told=told)
 
-    return _counted(count, asked, vocabulary=files.vocabulary, end=files.reading.end, engine=counting.engine)
+    found = _counted(count, asked, vocabulary=files.vocabulary, end=files.reading.end, engine=counting.engine)
+    bare = any(Path(source.path).suffix.lower() in _BARE for source in files.sources)
+    if max(asked.orders) == 0 or asked.window is not None or files.reading.end is not None or not bare:
+        return found
+    note = (
+        "no id ends a document in these files, so that each file is one, and orders above 0 look at all that stands before in it: name the "
+        "id (--end), or a window (--window)"
+    )
+    return replace(found, notes=(*found.notes, note))
 
 
 def orders_of_stream(stream: TokenStream, asked: OrderCounting, *, names: Mapping[int, str] | None = None) -> CountedOrders:

@@ -157,12 +157,11 @@ def _first_run(high: np.ndarray, length: int) -> int | None:
 def _no_stair(peak: float, high: np.ndarray, rule: StairRule) -> str:
     if np.isnan(peak):
         return "no stair: the figure is undefined at every checkpoint"
-    if not high.any():
+    count = int(np.count_nonzero(high))
+    many = "1 checkpoint" if count == 1 else f"{count} checkpoints"
+    if not count:
         return f"no stair: the figure is at most {peak:.3g} above its null, which is not above the threshold of {rule.threshold:g}"
-    return (
-        f"no stair: the figure is above the threshold of {rule.threshold:g} at {np.count_nonzero(high)} checkpoints, but never at "
-        f"{rule.stays} in a row"
-    )
+    return f"no stair: the figure is above the threshold of {rule.threshold:g} at {many}, but never at {rule.stays} in a row"
 
 
 def _check(steps: np.ndarray, **series: np.ndarray) -> None:

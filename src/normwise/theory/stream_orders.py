@@ -92,8 +92,10 @@ class StreamOrders:
     def gains(self, embedding: Float[np.ndarray, "A D"], *, seed: int = 0) -> tuple[OrderShare, ...]:
         """Return what how often two tokens occur explains of their similarity, then what each order adds; on held-out tokens.
 
-        The first share, called order -1, is of frequency alone: |l_a - l_b|, l_a + l_b and l_a l_b, l the logarithm of the count. What
-        follows are `orders`, rising. Of the first 500 tokens that have all signatures and a row that is not zero; empty with fewer than 15.
+        The first share, called order -1, is of frequency alone: l_a + l_b and l_a l_b, l the logarithm of the count less its mean, and
+        s_a s_b, s_a^-2 = 1 + (1 - |p|^2) / (|p|^2 n_a): about that are cosines of order 0 where all tokens have one law p, of which n_a
+        next tokens were counted, so that sampling alone makes them go with frequency. What follows are `orders`,
+        rising. Of the first 500 tokens that have all signatures and a row that is not zero; empty with fewer than 15.
         """
         tokens = self.judged
         for alignment in self._alignments.values():
@@ -103,7 +105,8 @@ class StreamOrders:
             return ()
         level = np.log(self.counts[tokens].astype(np.float64))
         level -= level.mean()
-        frequency = np.stack([np.abs(level[:, None] - level), level[:, None] + level, level[:, None] * level])
+        shrunk = self._shrinkage[tokens]
+        frequency = np.stack([level[:, None] + level, level[:, None] * level, shrunk[:, None] * shrunk])
         grams = [frequency, *(self._grams[order][np.ix_(tokens, tokens)] for order in sorted(self.orders))]
         shares = incremental_r2(
             cosine_gram(embedding[tokens]), grams, folds=token_folds(tokens.size, seed=seed), permutations=_PERMUTATIONS, seed=seed
@@ -153,6 +156,45 @@ class StreamOrders:
         """Whether every token's next tokens are uniform over the whole vocabulary, so that order 0 has nothing to move."""
         phi = self._next.values[self._next.frequency > 0.0]
         return bool(phi.size) and bool(np.abs(phi - 1.0 / self.vocabulary).max() <= 1e-9)
+
+    @property
+    def noise_rate(self) -> float:
+        """About the largest growth rate that sampling alone gives where all next tokens are uniform: sqrt(max r / T) + sqrt(1 / (V T)).
+
+        Entries of the drive then have variance r_a / (V T), T the tokens that were counted; the bound is that of its longest row and
+        column.
+        """
+        total = float(self.counts.sum())
+        return float(np.sqrt(self._next.frequency.max() / total) + np.sqrt(1.0 / (self.vocabulary * total)))
+
+    @property
+    def why_no_stair(self) -> str | None:
+        """Say why order 0 has nothing to grow; None where it has."""
+        if self.uniform:
+            return "every token's next tokens are uniform over the whole vocabulary, which is what the softmax says at init"
+        if self.growth_rate <= self.noise_rate:
+            return (
+                f"its growth rate of {self.growth_rate:.3g} is no larger than what counting {int(self.counts.sum()):,} tokens of a uniform "
+                f"law gives ({self.noise_rate:.3g})"
+            )
+        return None
+
+    def why_undefined(self, order: int) -> str | None:
+        """Say why nothing can be correlated with an order's signatures; None where it can."""
+        rule = self._alignments[order].rule
+        if rule == "pearson":
+            return None
+        told = "all signatures are equal" if rule == "one minus mse" else "all signatures are equally far apart"
+        return f"{told}: there is nothing for similarities of embeddings to go with"
+
+    @cached_property
+    def _shrinkage(self) -> Float[np.ndarray, " A"]:
+        rates = self._next.frequency
+        law = rates @ self._next.values / max(float(rates.sum()), np.finfo(np.float64).tiny)
+        square = float(law @ law)
+        if square <= 0.0:
+            return np.ones(self.counts.size)
+        return 1.0 / np.sqrt(1.0 + (1.0 - square) / (square * self.counts))
 
     @property
     def left_out(self) -> float:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import final
+from hashlib import blake2b
+from typing import Any, final
 
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.core.shapes import Float
 from normwise.core.staircase_records import (
     OrderGain,
     PredictedStair,
@@ -24,6 +24,7 @@ from normwise.core.staircase_records import (
 from normwise.engine.order_counting import CountedOrders
 from normwise.theory.series_integrity import find_gaps
 from normwise.theory.stairs import Stair
+from normwise.training.stair_track_inputs import as_array, checked_number, checked_step
 from normwise.training.stair_track_verdict import THRESHOLDS, stream_stair, track_verdict
 from normwise.training.staircase_maps import token_maps
 
@@ -41,7 +42,7 @@ class StairTrack:
         track = StairTrack(counted)
         for step, batch in enumerate(batches):
             if step % 100 == 0:
-                track.record(step, model.embeddings.weight.detach().numpy(), loss=loss)
+                track.record(step, model.embeddings.weight, loss=loss.item())
         print(track.report().verdict.text)
 
     Copies of the compared rows are kept for maps and gains, 1 GiB at most: of more, every second one is dropped.
@@ -60,20 +61,20 @@ class StairTrack:
         self._norm_frequency: list[float] = []
         self._found: dict[str, dict[int, list[float]]] = {name: {order: [] for order in self._signatures.orders} for name in _FIGURES}
         self._kept: dict[int, np.ndarray] = {}
+        self._first: dict[bytes, int] = {}
+        self._copies: list[tuple[int, int]] = []
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Those that were recorded."""
         return tuple(self._steps)
 
-    def record(
-        self, step: int, table: Float[np.ndarray, "_ D"], *, loss: float | None = None, accuracy: float | None = None
-    ) -> dict[str, float]:
+    def record(self, step: int, table: Any, *, loss: float | None = None, accuracy: float | None = None) -> dict[str, float]:
         """Compare the embeddings at a step.
 
         Args:
-            step: above the last one recorded.
-            table: (V, D) the whole table.
+            step: a whole number above the last one recorded.
+            table: (V, D) the whole table: an array, a tensor or a parameter of any float type.
             loss: of the training, if known.
             accuracy: in 0..1, if known.
 
@@ -81,19 +82,17 @@ class StairTrack:
             The figures, as a log takes them: "order_0", "order_0_null_sd", .., "norm_frequency".
 
         Raises:
-            InputError: a step that does not rise, a table of another shape, or a value that is not finite; nothing was recorded.
+            InputError: a step that does not rise, a table of another shape or type, or a value that is not finite; nothing was recorded.
         """
-        vocabulary = self._signatures.vocabulary
-        if table.ndim != 2 or table.shape[0] != vocabulary:
-            raise InputError(f"the table has shape {table.shape}; expected ({vocabulary}, D), one row for each id of the vocabulary")
-        return self.record_rows(step, table[self._signatures.tokens], loss=loss, accuracy=accuracy)
+        vocabulary, values = self._signatures.vocabulary, as_array(table)
+        if values.ndim != 2 or values.shape[0] != vocabulary:
+            raise InputError(f"the table has shape {values.shape}; expected ({vocabulary}, D), one row for each id of the vocabulary")
+        return self.record_rows(step, values[self._signatures.tokens], loss=loss, accuracy=accuracy)
 
-    def record_rows(
-        self, step: int, rows: Float[np.ndarray, "_ D"], *, loss: float | None = None, accuracy: float | None = None
-    ) -> dict[str, float]:
+    def record_rows(self, step: int, rows: Any, *, loss: float | None = None, accuracy: float | None = None) -> dict[str, float]:
         """Compare as `record`, with the (A, D) rows of `counted.signatures.tokens` alone, in their order."""
-        if self._steps and step <= self._steps[-1]:
-            raise InputError(f"step is {step} after {self._steps[-1]}; expected rising steps, each recorded once")
+        step = checked_step(step, after=self._steps[-1] if self._steps else None)
+        loss, accuracy = checked_number("loss", loss), checked_number("accuracy", accuracy, most=1.0, least=0.0)
         rows = self._checked(rows)
         found = self._signatures.at(rows)
         norm_frequency = self._signatures.norm_frequency(rows)
@@ -109,6 +108,10 @@ class StairTrack:
                 self._found[name][order].append(value)
             told |= {f"order_{order}": figure.value, f"order_{order}_null_sd": figure.spread}
         self._keep(step, rows)
+        digest = blake2b(rows.tobytes(), digest_size=16).digest()
+        earlier = self._first.setdefault(digest, step)
+        if earlier != step:
+            self._copies.append((earlier, step))
         return told
 
     def tell(self, step: int, *, loss: float) -> None:
@@ -130,7 +133,7 @@ class StairTrack:
         Args:
             source: what was tracked, in words.
             table: the tensor's name.
-            integrity: of the checkpoints; None looks for missing steps only.
+            integrity: of the checkpoints; None looks for equal copies of the compared rows, and for missing steps.
             notes: further sentences.
             seed: of folds and permutations.
 
@@ -160,7 +163,7 @@ class StairTrack:
             spearman=told["spearman"],
             stairs=tuple(_stair_record(stair) for stair in stairs),
             stairs_by_seed=(),
-            integrity=integrity or SeriesIntegrity(gaps=find_gaps(steps)),
+            integrity=integrity or SeriesIntegrity(duplicates=tuple(self._copies), gaps=find_gaps(steps)),
             predicted=self._predicted(),
             maps=self._maps(stairs[0]),
             neighbors=self._neighbors(),
@@ -181,15 +184,15 @@ class StairTrack:
                 seed=seed,
             ),
             source=source,
-            notes=(*self._counted.notes, *notes),
+            notes=(*self._counted.notes, *notes, *self._own_notes()),
             seconds=time.monotonic() - self._start,
         )
 
     def _checked(self, rows: np.ndarray) -> np.ndarray:
-        count = self._signatures.tokens.size
+        count, rows = self._signatures.tokens.size, as_array(rows)
         if rows.ndim != 2 or rows.shape[0] != count:
             raise InputError(f"rows have shape {rows.shape}; expected ({count}, D), those of the counted tokens")
-        rows = np.asarray(rows, dtype=np.float32)
+        rows = np.asarray(rows, dtype=np.float64 if rows.dtype == np.float64 else np.float32)
         bad = ~np.isfinite(rows).all(axis=1)
         if bad.any():
             raise InputError(f"the embedding of token {self._names[int(bad.argmax())]!r} holds a value that is not finite")
@@ -204,6 +207,23 @@ class StairTrack:
             for dropped in list(self._kept)[1:-1:2]:
                 del self._kept[dropped]
 
+    def _own_notes(self) -> list[str]:
+        notes = []
+        if self._copies:
+            first, step = self._copies[0]
+            notes.append(
+                f"the compared embeddings of steps {first:,} and {step:,} are equal to the last bit"
+                + (f", and so are {len(self._copies) - 1} other pairs" if len(self._copies) > 1 else "")
+                + ": nothing moved between them, or one table was recorded for both"
+            )
+        if len(self._steps) <= THRESHOLDS.stays:
+            notes.append(f"{len(self._steps)} steps: a rise must stay for {THRESHOLDS.stays} checkpoints, so that hardly one can be seen")
+        for order in self._signatures.orders:
+            why = self._signatures.why_undefined(order)
+            if why is not None:
+                notes.append(f"order {order}: {why}")
+        return notes
+
     def _chosen(self, most: int, stair: Stair) -> list[int]:
         """Steps of which copies are kept, evenly over them, with the first, the last, and the one nearest to the peak."""
         kept = list(self._kept)
@@ -216,7 +236,9 @@ class StairTrack:
         found = []
         for step in self._chosen(_GAINS, stair):
             for share in self._signatures.gains(self._kept[step], seed=seed):
-                r2, gain, null = series_of(np.array([share.r2, share.gain.value, share.gain.null]))
+                figures = np.array([share.r2, share.gain.value, share.gain.null])
+                # Far worse than the mean: what fits some tokens says nothing of others.
+                r2, gain, null = series_of(np.where((figures < -1.0).any(), np.nan, figures))
                 found.append(OrderGain(step=step, order=share.order, r2=r2, gain=gain, null=null))
         return tuple(found)
 
@@ -239,12 +261,8 @@ class StairTrack:
 
     def _predicted(self) -> PredictedStair:
         rate = self._signatures.growth_rate
-        if self._signatures.uniform:
-            return PredictedStair(
-                exists=False,
-                reason="every token's next tokens are uniform over the whole vocabulary, which is what the softmax says at init",
-                growth_rate=rate,
-            )
+        if self._signatures.why_no_stair is not None:
+            return PredictedStair(exists=False, reason=self._signatures.why_no_stair, growth_rate=rate)
         return PredictedStair(
             exists=True,
             reason="by the next tokens of the corpus, for a table that plain gradient descent trains from a small init; steps of other "

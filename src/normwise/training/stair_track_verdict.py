@@ -17,6 +17,8 @@ THRESHOLDS = TrackThresholds(rise=0.1, spreads=3.0, stays=2, falls=0.05)
 EARLY = 0.25
 # Of R^2: what would count as an order of its own, as in the demo of small tasks.
 OWN = 0.1
+# Of R^2 beyond frequency: less, and what an order shows is frequency. Set after text without any order had shown a rise, with .012.
+BEYOND_FREQUENCY = 0.02
 
 
 def stream_stair(
@@ -86,7 +88,23 @@ def track_verdict(
     last = float(lowest[np.flatnonzero(~np.isnan(lowest))[-1]]) if np.any(~np.isnan(lowest)) else float("nan")
     label = label_of(first, last_step=int(steps[-1]), last=last)
     told = [order_words(stair, above[stair.order]) for stair in stairs]
+    most = most_beyond_frequency(gains)
+    if label != "no-stair" and most is not None and most < BEYOND_FREQUENCY:
+        label = "frequency-only"
+        told.append(
+            f"That goes with how often tokens occur: beyond it the orders explain at most {plain(most)} of R^2 at any step that was asked, "
+            f"above the null, and {BEYOND_FREQUENCY:g} would count."
+        )
     return StaircaseVerdict(label=label, text=" ".join([*told, *_stands_on(gains)]))
+
+
+def most_beyond_frequency(gains: Sequence[OrderGain]) -> float | None:
+    """The most that orders together explain beyond frequency and above their nulls, over the steps that were asked; None if none was."""
+    by_step: dict[int, float] = {}
+    for row in gains:
+        if row.order >= 0 and row.gain is not None and row.null is not None:
+            by_step[row.step] = by_step.get(row.step, 0.0) + row.gain - row.null
+    return max(by_step.values(), default=None)
 
 
 def order_words(stair: Stair, above: Float[np.ndarray, " T"]) -> str:

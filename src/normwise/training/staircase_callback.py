@@ -82,13 +82,8 @@ class StaircaseCallback(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Find the table and record the init; a resumed training is recorded from where it resumes."""
         self._begin_anew()
-        self._table = self._given if self._given is not None else input_embedding(kwargs.get("model"))
-        vocabulary = self._counted.signatures.vocabulary
-        if self._table.ndim != 2 or self._table.shape[0] != vocabulary:
-            raise InputError(
-                f"the embedding has shape {tuple(self._table.shape)}, and the signatures a vocabulary of {vocabulary:,}: count with "
-                f"vocabulary={self._table.shape[0]}, or give the right table="
-            )
+        self._model = kwargs.get("model")
+        self._found_table()
         self._record(state)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -117,23 +112,36 @@ class StaircaseCallback(TrainerCallback):
         if not self._track.steps or self._track.steps[-1] < state.global_step:
             self._record(state)
 
+    def _found_table(self) -> torch.Tensor:
+        """The table as it is now: a training may put another one in its place."""
+        table = self._given if self._given is not None else input_embedding(self._model)
+        vocabulary = self._counted.signatures.vocabulary
+        if table.ndim != 2 or table.shape[0] != vocabulary:
+            raise InputError(
+                f"the embedding has shape {tuple(table.shape)}, and the signatures a vocabulary of {vocabulary:,}: count with "
+                f"vocabulary={table.shape[0]}, or give the right table="
+            )
+        return table
+
     def _begin_anew(self) -> None:
         self._track = StairTrack(self._counted)
-        self._table: torch.Tensor = torch.empty(0)
+        self._model: Any = None
         self._fresh: dict[str, float] = {}
         self._skipped: list[int] = []
 
     def _record(self, state: TrainerState) -> None:
         if not state.is_world_process_zero:
             return
-        index = torch.as_tensor(self._counted.signatures.tokens, device=self._table.device)
-        rows = self._table.detach().index_select(0, index).float().cpu().numpy()
         try:
+            table = self._found_table()
+            index = torch.as_tensor(self._counted.signatures.tokens, device=table.device)
+            rows = table.detach().index_select(0, index).float().cpu().numpy()
             self._fresh = self._track.record_rows(state.global_step, rows)
         except InputError as error:
             if not self._skipped:
                 logger.warning("step %d is left out of the %s: %s", state.global_step, self._prefix, error)
-            self._skipped.append(state.global_step)
+            if state.global_step not in self._skipped:
+                self._skipped.append(state.global_step)
 
 
 def input_embedding(model: Any) -> torch.Tensor:

@@ -15,6 +15,7 @@ from normwise.data.texts import printable
 from normwise.workflows.staircase_track import CorpusReading, Told, count_signatures
 
 _RATES = 5
+_MOST_STEPS = 1e15
 
 
 def staircase_predict(
@@ -59,13 +60,9 @@ def staircase_predict(
     counted = count_signatures(corpus, settings, told=told)
     signatures = counted.signatures
     rates = tuple(float(value) for value in signatures.growth_rates[:_RATES])
-    steps = tuple(math.log(1.0 / scale) / (value * rate) if value > 0.0 else None for value in rates)
-    exists = not signatures.uniform and steps[0] is not None
-    reason = (
-        "next tokens differ from the uniform law, which is what the softmax says at init"
-        if exists
-        else "every token's next tokens are uniform over the whole vocabulary, which is what the softmax says at init"
-    )
+    steps = tuple(_steps(value * rate, scale) for value in rates)
+    exists = signatures.why_no_stair is None
+    reason = signatures.why_no_stair or "next tokens differ from the uniform law, which is what the softmax says at init"
     return StairForecast(
         predicted=PredictedStair(exists=exists, reason=reason, growth_rate=rates[0], steps=steps[0] if exists else None),
         growth_rates=rates,
@@ -82,8 +79,15 @@ def staircase_predict(
     )
 
 
+def _steps(speed: float, scale: float) -> float | None:
+    """Steps to 1; None where there are too many to count."""
+    found = math.log(1.0 / scale) / speed if speed > 0.0 else math.inf
+    return found if found < _MOST_STEPS else None
+
+
 def _words(rates: Sequence[float], steps: Sequence[float | None]) -> str:
-    told = f"sigma_1 = {rates[0]:.4g} predicts order 0 at step {steps[0]:,.0f}, with plain gradient descent"
+    when = "not within any number of steps" if steps[0] is None else f"at step {steps[0]:,.0f}"
+    told = f"sigma_1 = {rates[0]:.4g} predicts order 0 {when}, with plain gradient descent"
     if len(steps) > 1 and steps[1] is not None:
         told += f"; its next direction (sigma_2 = {rates[1]:.4g}) at step {steps[1]:,.0f}"
     return f"{told}. Higher orders come later: from a small init their drive is smaller by a power of its scale for each order."

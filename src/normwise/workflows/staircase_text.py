@@ -25,7 +25,7 @@ from normwise.engine.order_counting import CountedOrders, OrderCounting, orders_
 from normwise.theory.stairs import Stair
 from normwise.theory.token_stream import TokenStream
 from normwise.training.stair_track import StairTrack
-from normwise.training.stair_track_verdict import OWN, THRESHOLDS, label_of, order_words, plain, stream_stair
+from normwise.training.stair_track_verdict import OWN, THRESHOLDS, order_words, plain, stream_stair
 from normwise.training.staircase_language import LanguageRun, LanguageSeries, train_language
 from normwise.training.staircase_text import split_text
 from normwise.workflows.staircase_parts import integrity_of
@@ -172,7 +172,7 @@ def text_verdict(
         beyond: what order 1 adds.
         series: of the same seeds, for what the network learned at all.
     """
-    labels = Counter(_label(report) for report in reports)
+    labels = Counter(report.verdict.label for report in reports)
     label, count = labels.most_common(1)[0]
     seeds = len(reports)
     told = ", ".join(f"{name} in {number}" for name, number in labels.most_common())
@@ -196,12 +196,6 @@ def text_verdict(
         frequency, before = series[0].unigram, series[0].bigram
         text += f" Held-out loss at the end {loss:.3f}; by frequency alone {frequency:.3f}, by the word before {before:.3f}."
     return StaircaseVerdict(label=word, text=text)
-
-
-def _label(report: TrackReport) -> str:
-    above = _known(report.alignment["0"]) - _known(report.null["0"])
-    known = above[~np.isnan(above)]
-    return label_of(_stair(report, 0), last_step=report.steps[-1], last=float(known[-1]) if known.size else float("nan"))
 
 
 def _stair(report: TrackReport, order: int) -> Stair:

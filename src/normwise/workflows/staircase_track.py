@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.staircase_records import SeriesIntegrity, TrackReport
+from normwise.core.strict import shown
 from normwise.data.checkpoint_series import Checkpoint, open_series
 from normwise.data.opening import kind_of, user_path
 from normwise.data.series_gate import check_series
@@ -32,6 +34,8 @@ WORDS = (
 )
 # Tables are filled up to a multiple of some size, by a few percent; a smaller tokenizer is another model's.
 _LEAST_FILLED = 0.9
+# The largest vocabularies have a few million ids, the longest windows as many tokens.
+_LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,7 @@ class CorpusReading:
         workers: processes; None = all cores.
         folder: where progress is kept; None keeps none.
         resume: go on with what it holds.
+        recount: throw away what it holds.
         seed: of sketches, folds and permutations.
     """
 
@@ -70,7 +75,23 @@ class CorpusReading:
     workers: int | None = None
     folder: Path | None = None
     resume: bool = False
+    recount: bool = False
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("vocabulary", 1), ("end", 0), ("tokens", None), ("window", None), ("workers", 1)):
+            value = getattr(self, name)
+            if value is not None:
+                _check_whole(name, value, least)
+        _check_whole("seed", self.seed, 0)
+        for name in ("orders", "words"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
+                raise InputError(f"{name} is {shown(value)}; expected a tuple, such as {(0, 1) if name == 'orders' else ('one', 'two')}")
+        for order in self.orders:
+            _check_whole("an order", order, None)
+        if self.folder is None and (self.resume or self.recount):
+            raise InputError("resume and recount are about counts that are kept, and no folder for them is named: name one (--progress)")
 
 
 def count_signatures(
@@ -131,6 +152,8 @@ def staircase_track(
     settings, told = settings or CorpusReading(), told or (lambda line: None)
     page = page_place(report, overwrite=overwrite)
     folder = user_path(checkpoints, what="checkpoints")
+    if isinstance(leave_out, str) or not isinstance(leave_out, Collection):
+        raise InputError(f"leave_out is {shown(leave_out)}; expected steps, such as (100, 200)")
     series = open_series(folder, table=table, leave_out=leave_out)
     vocabulary, width = series[0].rows.shape
     tokenizer = _tokenizer_of(folder, series, settings)
@@ -157,6 +180,12 @@ def staircase_track(
         seed=settings.seed,
     )
     return write_page(found, page)
+
+
+def _check_whole(name: str, value: object, least: int | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or (least is not None and value < least) or value > _LARGEST:
+        told = "a whole number" if least is None else f"a whole number of at least {least}"
+        raise InputError(f"{name} is {shown(value)}; expected {told}, {_LARGEST:,} at most")
 
 
 def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, vocabulary: int | None) -> TokenFiles:
@@ -190,8 +219,16 @@ def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None
     asked = OrderCounting(
         orders=settings.orders, tokens=settings.tokens, window=settings.window, named=tuple(known.values()), seed=settings.seed
     )
-    counting = Counting(engine=settings.engine, workers=settings.workers, folder=settings.folder, resume=settings.resume)
-    found = count_orders(files, asked, counting)
+    counting = Counting(
+        engine=settings.engine, workers=settings.workers, folder=settings.folder, resume=settings.resume, overwrite=settings.recount
+    )
+    try:
+        found = count_orders(files, asked, counting)
+    except InputError as error:
+        if settings.folder is None:
+            raise
+        # Folders of other commands have other names for the same ways out.
+        raise InputError(str(error).replace("--overwrite", "--recount").replace("--out", "--progress")) from None
     if told is not None:
         orders = ", ".join(str(order) for order in settings.orders)
         told(f"{found.positions:,} tokens counted; signatures of {found.signatures.judged.size:,} tokens, orders {orders}")
