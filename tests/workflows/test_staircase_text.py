@@ -50,9 +50,12 @@ def test_a_verdict_needs_four_seeds_of_five() -> None:
     other = report_of([0.0] * 13, seed=9)
     found = text_verdict([*peaks, other], beyond=())
     assert found.label == "early-peak"
-    assert "early-peak in 4, no-stair in 1 of 5" in found.text
+    assert found.text.startswith("Alignment with the next word peaks early, and then falls to a level above its null, in 4 of 5 seeds.")
+    assert "By seed: early-peak in 4, no-stair in 1." in found.text
     assert "peaks at step 20" in found.text
-    assert text_verdict([*peaks[:3], other, other], beyond=()).label == "mixed"
+    mixed = text_verdict([*peaks[:3], other, other], beyond=())
+    assert mixed.label == "mixed"
+    assert mixed.text.startswith("The seeds differ: early-peak in 3, no-stair in 2 of 5.")
 
 
 def test_a_rise_without_decay_is_told() -> None:

@@ -43,12 +43,14 @@ def figure(value: float | None, *, signed: bool = False) -> str:
     """A figure of 0 to 1 with three decimals.
 
     Example:
-        >>> figure(0.5), figure(-0.0123), figure(None), figure(0.25, signed=True)
-        ('0.500', '−0.012', 'undefined', '+0.250')
+        >>> figure(0.5), figure(-0.0123), figure(None), figure(-0.0001), figure(0.25, signed=True)
+        ('0.500', '−0.012', 'undefined', '0.000', '+0.250')
     """
     if value is None or not math.isfinite(value):
         return UNDEFINED
     form = ".3f" if abs(value) < 1e6 else ".3g"
+    # Nothing is minus zero.
+    value = round(value, 3) + 0.0 if form == ".3f" else value
     return f"{value:{'+' if signed else ''}{form}}".replace("-", "−")
 
 

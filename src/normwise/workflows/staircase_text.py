@@ -39,6 +39,15 @@ WORDS = (
     *"0123456789",
 )
 _ORDERS = (0, 1)
+_SAID = {
+    "early-peak": "peaks early, and then falls to a level above its null,",
+    "late-peak": "peaks after the first quarter of the steps, and then falls to a level above its null,",
+    "no-decay": "rises above its null, and does not fall so far,",
+    "faded": "rises, and falls back to its null,",
+    "frequency-only": "goes no further than how often words occur",
+    "risen-before": "is above its null from the first checkpoint on",
+    "no-stair": "does not rise above its null",
+}
 _FEW_SEEDS = 5
 
 Told = Callable[[str], None]
@@ -184,7 +193,10 @@ def text_verdict(
         order_words(stream_stair(steps, mean[order], np.zeros(steps.size), spread[order], order=order), mean[order]) for order in _ORDERS
     ]
     falls = [(stair.decay or 0.0) for report in reports if (stair := _stair(report, 0)).onset is not None]
-    text = f"Alignment with the next word, by seed: {told} of {seeds}. Mean over seeds: {' '.join(words)}"
+    said = f"Alignment with the next word {_SAID[label]} in {count} of {seeds} seeds"
+    first = f"The seeds differ: {told} of {seeds}" if word == "mixed" else said
+    rest = "" if word == "mixed" or count == seeds else f" By seed: {told}."
+    text = f"{first}.{rest} Mean over seeds: {' '.join(words)}"
     if falls:
         text += f" From its peak to the last step order 0 falls by {min(falls):.3f} to {max(falls):.3f}; {THRESHOLDS.falls:g} counts."
     rows = [row for row in beyond if row.gain is not None and row.null is not None]
