@@ -28,6 +28,21 @@ staircase_app = typer.Typer(
 )
 
 
+# Options that several commands have.
+_Corpus = Annotated[
+    list[str], typer.Option("--corpus", metavar="FILE", help="Text, or token ids in .npy, .bin, .parquet; again for more, or a glob.")
+]
+_End = Annotated[int | None, typer.Option("--end", metavar="ID", help="That ends a document.", show_default="none")]
+_Dtype = Annotated[str | None, typer.Option("--dtype", help="Of .bin and .dat files.", show_default="none")]
+_Column = Annotated[str | None, typer.Option("--column", help="Of parquet files.", show_default="the only one that fits")]
+_Documents = Annotated[str | None, typer.Option("--documents", help="Of text: lines or paragraphs.", show_default="lines")]
+_Engine = Annotated[str, typer.Option("--engine", help="That counts: local, or ray.")]
+_Workers = Annotated[int | None, typer.Option("--workers", help="Processes that count.", show_default="all cores")]
+_Page = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.", show_default="none")]
+_Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")]
+
+
 @staircase_app.callback()
 def _staircase() -> None:
     """See token embeddings learn statistics order by order."""
@@ -56,9 +71,9 @@ def demo(
         list[str] | None,
         typer.Option("--corpus", metavar="FILE", help="Of text: .txt or .md.", show_default="installed docstrings"),
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.", show_default="none")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
+    report: _Page = None,
+    overwrite: _Overwrite = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Train small networks on a task whose signatures are known, and say which orders their embeddings learn, and when."""
 
@@ -94,10 +109,7 @@ def track(
         Path,
         typer.Option("--checkpoints", metavar="DIR", help="Folder of checkpoints, with steps in their names; .safetensors."),
     ],
-    corpus: Annotated[
-        list[str],
-        typer.Option("--corpus", metavar="FILE", help="Text, or token ids in .npy, .bin, .parquet; again for more, or a glob."),
-    ],
+    corpus: _Corpus,
     orders: Annotated[str, typer.Option("--orders", metavar="M,M,..", help="0 the next token, 1 with one before it, 2 with two.")] = "0,1",
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", metavar="PATH", help="Of text.", show_default="the one beside the checkpoints")
@@ -115,21 +127,21 @@ def track(
     leave_out: Annotated[
         str | None, typer.Option("--leave-out", metavar="STEP,..", help="Checkpoints to pass over.", show_default="none")
     ] = None,
-    end: Annotated[int | None, typer.Option("--end", metavar="ID", help="That ends a document.", show_default="none")] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="Of .bin and .dat files.", show_default="none")] = None,
-    column: Annotated[str | None, typer.Option("--column", help="Of parquet files.", show_default="the only one that fits")] = None,
-    documents: Annotated[str | None, typer.Option("--documents", help="Of text: lines or paragraphs.", show_default="lines")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="That counts: local, or ray.")] = "local",
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes that count.", show_default="all cores")] = None,
+    end: _End = None,
+    dtype: _Dtype = None,
+    column: _Column = None,
+    documents: _Documents = None,
+    engine: _Engine = "local",
+    workers: _Workers = None,
     progress: Annotated[
         Path | None, typer.Option("--progress", metavar="DIR", help="Keep counts here, to go on after a stop.", show_default="none")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the counts in --progress.")] = False,
     recount: Annotated[bool, typer.Option("--recount", help="Throw away the counts in --progress.")] = False,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.", show_default="none")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page at --report.")] = False,
+    report: _Page = None,
+    overwrite: _Overwrite = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
+    as_json: _AsJson = False,
 ) -> None:
     """Compare the embeddings of saved checkpoints with signatures of a text, order by order; checkpoints are checked first."""
 
@@ -168,22 +180,20 @@ def track(
 @staircase_app.command("predict", epilog=_PREDICT)
 def predict(
     context: typer.Context,
-    corpus: Annotated[
-        list[str], typer.Option("--corpus", metavar="FILE", help="Text, or token ids in .npy, .bin, .parquet; again for more, or a glob.")
-    ],
+    corpus: _Corpus,
     tokenizer: Annotated[Path | None, typer.Option("--tokenizer", metavar="PATH", help="Of text.", show_default="none")] = None,
     vocabulary: Annotated[
         int | None, typer.Option("--vocabulary", metavar="V", help="Ids that there are.", show_default="the tokenizer's")
     ] = None,
     init_scale: Annotated[float, typer.Option("--init-scale", help="Standard deviation of entries at init.")] = 0.02,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of plain gradient descent.")] = 1.0,
-    end: Annotated[int | None, typer.Option("--end", metavar="ID", help="That ends a document.", show_default="none")] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="Of .bin and .dat files.", show_default="none")] = None,
-    column: Annotated[str | None, typer.Option("--column", help="Of parquet files.", show_default="the only one that fits")] = None,
-    documents: Annotated[str | None, typer.Option("--documents", help="Of text: lines or paragraphs.", show_default="lines")] = None,
-    engine: Annotated[str, typer.Option("--engine", help="That counts: local, or ray.")] = "local",
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes that count.", show_default="all cores")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
+    end: _End = None,
+    dtype: _Dtype = None,
+    column: _Column = None,
+    documents: _Documents = None,
+    engine: _Engine = "local",
+    workers: _Workers = None,
+    as_json: _AsJson = False,
 ) -> None:
     """Say before training when order 0 of a corpus will have grown into an embedding."""
 

@@ -161,7 +161,7 @@ class StairTrack:
             null=told["null"],
             spread=told["spread"],
             spearman=told["spearman"],
-            stairs=tuple(_stair_record(stair) for stair in stairs),
+            stairs=tuple(stair_record(stair, [stair.onset]) for stair in stairs),
             stairs_by_seed=(),
             integrity=integrity or SeriesIntegrity(duplicates=tuple(self._copies), gaps=find_gaps(steps)),
             predicted=self._predicted(),
@@ -271,15 +271,17 @@ class StairTrack:
         )
 
 
-def _stair_record(stair: Stair) -> StairRecord:
+def stair_record(stair: Stair, onsets: Sequence[int | None]) -> StairRecord:
+    """A stair as a report holds it, with the onsets of the seeds, None for those that have none."""
+    known = [onset for onset in onsets if onset is not None]
     return StairRecord(
         order=stair.order,
         onset=stair.onset,
         peak_step=stair.peak_step,
         peak=None if np.isnan(stair.peak) else stair.peak,
         decay=stair.decay,
-        seeds=int(stair.found),
-        earliest=stair.onset,
-        latest=stair.onset,
+        seeds=len(known),
+        earliest=min(known, default=None),
+        latest=max(known, default=None),
         note=stair.note,
     )

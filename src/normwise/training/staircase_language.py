@@ -13,6 +13,7 @@ import torch
 from normwise.core.errors import InputError, WorkError
 from normwise.training.staircase_decoder import StairDecoder
 from normwise.training.staircase_text import SplitText, bigram_loss, split_text, unigram_loss, windows_of
+from normwise.training.staircase_training import check_looks
 
 # Streams of one seed, apart from those of the staircase's other networks.
 _WEIGHTS, _WINDOWS = 10, 11
@@ -63,9 +64,7 @@ class LanguageRun:
             raise InputError(f"gamma is {self.gamma:g}; expected a finite exponent of at least 0, such as 0.8")
         if not 0 <= self.warmup <= self.steps:
             raise InputError(f"warmup is {self.warmup}; expected 0 to the {self.steps} steps of the run")
-        looks = self.looks
-        if not looks.size or looks[0] < 0 or looks[-1] > self.steps or (np.diff(looks) <= 0).any():
-            raise InputError(f"checkpoints are {looks.tolist()}; expected rising steps in 0..{self.steps}")
+        check_looks(self.looks, self.steps)
 
     @property
     def looks(self) -> np.ndarray:

@@ -17,6 +17,12 @@ from normwise.training.staircase_tasks import StairTask, without_order
 _BATCHES = 1
 
 
+def check_looks(looks: np.ndarray, steps: int) -> None:
+    """Raise InputError unless checkpoints rise within 0..steps."""
+    if not looks.size or looks[0] < 0 or looks[-1] > steps or (np.diff(looks) <= 0).any():
+        raise InputError(f"checkpoints are {looks.tolist()}; expected rising steps in 0..{steps}")
+
+
 @dataclass(frozen=True)
 class StairRun:
     """Settings of a run.
@@ -46,9 +52,7 @@ class StairRun:
             )
         if self.optimizer not in ("sgd", "adam"):
             raise InputError(f"optimizer is {self.optimizer!r}; expected 'sgd' or 'adam'")
-        looks = self.looks
-        if not looks.size or looks[0] < 0 or looks[-1] > self.steps or (np.diff(looks) <= 0).any():
-            raise InputError(f"checkpoints are {looks.tolist()}; expected rising steps in 0..{self.steps}")
+        check_looks(self.looks, self.steps)
 
     @property
     def looks(self) -> np.ndarray:

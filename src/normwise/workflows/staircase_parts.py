@@ -28,6 +28,7 @@ from normwise.theory.signatures import label_signature
 from normwise.theory.stairs import find_stair
 from normwise.theory.token_pairs import usual_folds
 from normwise.theory.zeroth_stair import NoZerothStair, zeroth_stair
+from normwise.training.stair_track import stair_record
 from normwise.training.staircase_figures import STAIR, SeedStairs, StairFigures
 from normwise.training.staircase_tasks import StairTask
 from normwise.training.staircase_training import StairSeries
@@ -44,20 +45,7 @@ def stair_records(series: StairSeries, figures: StairFigures, seeds: Sequence[Se
     found = []
     for order, own in enumerate(([each.order_0 for each in seeds], [each.order_1 for each in seeds])):
         stair = find_stair(series.steps, figures.alignment[order].mean(axis=0), figures.null[order].mean(axis=0), order=order, rule=STAIR)
-        onsets = [each.onset for each in own if each.onset is not None]
-        found.append(
-            StairRecord(
-                order=order,
-                onset=stair.onset,
-                peak_step=stair.peak_step,
-                peak=series_of(np.array([stair.peak]))[0],
-                decay=stair.decay,
-                seeds=len(onsets),
-                earliest=min(onsets, default=None),
-                latest=max(onsets, default=None),
-                note=stair.note,
-            )
-        )
+        found.append(stair_record(stair, [each.onset for each in own]))
     return tuple(found)
 
 

@@ -24,7 +24,7 @@ from normwise.data.running_text import RunningText, installed_text, running_text
 from normwise.engine.order_counting import CountedOrders, OrderCounting, orders_of_stream
 from normwise.theory.stairs import Stair
 from normwise.theory.token_stream import TokenStream
-from normwise.training.stair_track import StairTrack
+from normwise.training.stair_track import StairTrack, stair_record
 from normwise.training.stair_track_verdict import OWN, THRESHOLDS, order_words, plain, stream_stair
 from normwise.training.staircase_language import LanguageRun, LanguageSeries, train_language
 from normwise.training.staircase_text import split_text
@@ -223,18 +223,7 @@ def _mean_stair(reports: Sequence[TrackReport], order: int, own: Sequence[Stair]
         np.mean([_known(getattr(report, field)[name]) for report in reports], axis=0) for field in ("alignment", "null", "spread")
     )
     stair = stream_stair(np.array(reports[0].steps), alignment, null, spread, order=order)
-    onsets = [each.onset for each in own if each.onset is not None]
-    return StairRecord(
-        order=order,
-        onset=stair.onset,
-        peak_step=stair.peak_step,
-        peak=series_of(np.array([stair.peak]))[0],
-        decay=stair.decay,
-        seeds=len(onsets),
-        earliest=min(onsets, default=None),
-        latest=max(onsets, default=None),
-        note=stair.note,
-    )
+    return stair_record(stair, [each.onset for each in own])
 
 
 def _beyond(reports: Sequence[TrackReport]) -> tuple[BeyondOrderZero, ...]:

@@ -183,7 +183,7 @@ def staircase_track(
 
 
 def _check_whole(name: str, value: object, least: int | None) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or (least is not None and value < least) or value > _LARGEST:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not (-_LARGEST if least is None else least) <= int(value) <= _LARGEST:
         told = "a whole number" if least is None else f"a whole number of at least {least}"
         raise InputError(f"{name} is {shown(value)}; expected {told}, {_LARGEST:,} at most")
 
