@@ -52,7 +52,7 @@ def test_parity_shows_anchors_and_noise(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "text"], "task is 'text'; expected mod, add, parity"),
+        (["--task", "words"], "task is 'words'; expected mod, add, parity, text"),
         (["--vocabulary", "3"], "vocabulary is 3; expected at least 20"),
         (["--gamma", "nan"], "gamma is nan"),
         (["--seeds", "x"], "Invalid value for '--seeds'"),

@@ -54,7 +54,7 @@ class CorpusReading:
         window: tokens before a position that orders 1 and 2 look at; None = all of the document.
         words: whose neighbors are told; None = weekdays and numbers, those that there are.
         engine: "local" or "ray".
-        workers: processes; None = all cores.
+        workers: processes that count, 1 in this one; None = all cores, for which a script needs its `if __name__ == "__main__"`.
         folder: where progress is kept; None keeps none.
         resume: go on with what it holds.
         recount: throw away what it holds.
@@ -72,7 +72,7 @@ class CorpusReading:
     window: int | None = None
     words: Sequence[str] | None = None
     engine: Literal["local", "ray"] = "local"
-    workers: int | None = None
+    workers: int | None = 1
     folder: Path | None = None
     resume: bool = False
     recount: bool = False
