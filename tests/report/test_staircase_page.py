@@ -19,6 +19,7 @@ from normwise.core.staircase_records import (
     SeriesIntegrity,
     StaircaseReport,
     StaircaseVerdict,
+    StairRecord,
     TokenNeighbors,
     TrackReport,
 )
@@ -299,3 +300,11 @@ def test_text_has_no_task_to_learn_and_frequency_is_no_order():
     assert "8 10 30 yes" in words
     gain = OrderGain(step=128, order=-1, r2=0.1, gain=0.1, null=0.0)
     assert "128 frequency 0.100 +0.100" in texts(render_staircase(track_report(gains=(gain,))))
+
+
+def test_a_rise_that_was_not_seen_is_not_called_one() -> None:
+    note = "the figure is above the threshold from the first checkpoint on: the rise itself was not seen"
+    seen = StairRecord(order=0, onset=20, peak_step=40, peak=0.5, decay=0.0, seeds=1, earliest=20, latest=20)
+    unseen = seen.model_copy(update={"note": note})
+    assert stair_words(seen).startswith("rises at step 20, highest at step 40")
+    assert stair_words(unseen).startswith("is above its null from the first checkpoint on, highest at step 40")

@@ -76,8 +76,9 @@ def test_every_order_has_its_sentence_and_the_last_gains_are_told() -> None:
     ]
     verdict = track_verdict([each[0] for each in found], {0: found[0][1], 1: found[1][1]}, steps=STEPS[:5], gains=gains)
     assert verdict.label == "late-peak"
-    assert "Order 0 rises at step 100, peaks at step 200 at 0.500 above its null, and is 0.300 above it at the last." in verdict.text
+    assert "Order 0 rises at step 100, peaks at step 200 at 0.500, and is 0.300 above its null at the last step." in verdict.text
     assert "Order 1 shows no stair" in verdict.text
+    assert "Beyond how often tokens occur the orders explain at most 0.900 of R^2, above the null." in verdict.text
     assert "At step 400" in verdict.text
     assert "frequency alone explains 0.100 of R^2 (null -0.010), order 0 adds 0.300" in verdict.text
     assert verdict.text.endswith("it stands on order 0.")

@@ -226,7 +226,8 @@ def _copies_message(series: Sequence[Checkpoint], groups: Sequence[Sequence[int]
     return (
         f"{where} A step then serves another step's weights, as in public releases whose steps mostly hold the last ones, or nothing "
         "moved between them: the embedding was frozen, the learning rate 0, or steps finer than the type. No curve goes through "
-        f"copies: fetch them again, or keep the last of each group with --leave-out {left_out}"
+        f"copies: fetch them again, or keep one of each group, the last with --leave-out {left_out}; which one is true the tables do not "
+        "say: if the one that was kept then stands out of order, keep another"
     )
 
 

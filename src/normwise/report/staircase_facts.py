@@ -94,6 +94,11 @@ def verdict_words(text: str) -> tuple[str, str]:
     return f"{capital(first.rstrip('.'))}.", capital(rest.strip())
 
 
+def unseen_rise(stair: StairRecord) -> bool:
+    """Whether a stair has an onset only because its series begins with it: the note of such a stair says so, others have none."""
+    return stair.onset is not None and bool(stair.note)
+
+
 def stair_words(stair: StairRecord | None) -> str:
     """What one order does along the training, in a line."""
     if stair is None:
@@ -101,7 +106,7 @@ def stair_words(stair: StairRecord | None) -> str:
     if stair.onset is None:
         most = f", at most {figure(stair.peak)} above its null" if stair.peak is not None else ""
         return f"does not rise{most}"
-    said = f"rises at step {step(stair.onset)}"
+    said = "is above its null from the first checkpoint on" if unseen_rise(stair) else f"rises at step {step(stair.onset)}"
     if stair.peak is not None and stair.peak_step is not None:
         said += f", highest at step {step(stair.peak_step)} with {figure(stair.peak)} above its null"
     if stair.decay is not None:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
-from normwise.core.staircase_records import StaircaseReport, TokenGroup, TokenMap, TokenNeighbors, TrackReport
+from normwise.core.staircase_records import StaircaseReport, StairRecord, TokenGroup, TokenMap, TokenNeighbors, TrackReport
 from normwise.report import words
 from normwise.report.cells import markup, note_view
 from normwise.report.inspect_words import settle
@@ -27,6 +27,7 @@ from normwise.report.staircase_facts import (
     stair_words,
     step,
     threshold_words,
+    unseen_rise,
     verdict_words,
 )
 from normwise.report.staircase_plots import line_figure, order_style, orders, staircase_figure
@@ -83,7 +84,7 @@ def staircase_view(report: Report) -> dict[str, Any]:
 
 
 def _facts(report: Report) -> list[dict[str, str]]:
-    facts = [_fact(f"Order {stair.order} rises", *_onset_words(report, stair.onset, stair.seeds)) for stair in report.stairs[:4]]
+    facts = [_fact(f"Order {stair.order} rises", *_onset_words(report, stair)) for stair in report.stairs[:4]]
     if isinstance(report, StaircaseReport) and report.stairs_by_seed:
         seeds = len(report.stairs_by_seed)
         if _has_task(report):
@@ -109,11 +110,13 @@ def _in_order_words(report: Report) -> str:
     return "order 0, then order 1" + (", not after the task" if _has_task(report) else "")
 
 
-def _onset_words(report: Report, onset: int | None, seeds: int) -> tuple[str, str]:
-    said = "no stair" if onset is None else f"step {onset:,}"
+def _onset_words(report: Report, stair: StairRecord) -> tuple[str, str]:
+    said = "no stair" if stair.onset is None else f"step {stair.onset:,}"
     if isinstance(report, StaircaseReport):
-        return said, f"in the mean over seeds; {seeds} of {len(report.settings.seeds)} seeds have one"
-    return said, "its onset: the first checkpoint of the rise" if onset is not None else ""
+        return said, f"in the mean over seeds; {stair.seeds} of {len(report.settings.seeds)} seeds have one"
+    if unseen_rise(stair):
+        return "before", "above its null from the first checkpoint on: the rise was not seen"
+    return said, "its onset: the first checkpoint of the rise" if stair.onset is not None else ""
 
 
 def _fact(name: str, value: str, detail: str = "") -> dict[str, str]:

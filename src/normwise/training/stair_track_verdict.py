@@ -89,6 +89,8 @@ def track_verdict(
     label = label_of(first, last_step=int(steps[-1]), last=last)
     told = [order_words(stair, above[stair.order]) for stair in stairs]
     most = most_beyond_frequency(gains)
+    if label != "no-stair" and most is not None and most >= BEYOND_FREQUENCY:
+        told.append(f"Beyond how often tokens occur the orders explain at most {plain(most)} of R^2, above the null.")
     if label != "no-stair" and most is not None and most < BEYOND_FREQUENCY:
         label = "frequency-only"
         told.append(
@@ -113,10 +115,10 @@ def order_words(stair: Stair, above: Float[np.ndarray, " T"]) -> str:
     if stair.onset is None:
         return f"Order {stair.order} shows {stair.note}."
     rise = "is above its null from the first checkpoint on" if stair.before is None else f"rises at step {stair.onset:,}"
-    now = f"is {known[-1]:.3f} above it at the last"
+    now = f"is {known[-1]:.3f} above its null at the last step"
     if stair.decay is not None and stair.decay < THRESHOLDS.falls:
         return f"Order {stair.order} {rise}, and {now}, its highest {stair.peak:.3f} at step {stair.peak_step:,}: no decay so far."
-    return f"Order {stair.order} {rise}, peaks at step {stair.peak_step:,} at {stair.peak:.3f} above its null, and {now}."
+    return f"Order {stair.order} {rise}, peaks at step {stair.peak_step:,} at {stair.peak:.3f}, and {now}."
 
 
 def _stands_on(gains: Sequence[OrderGain]) -> list[str]:

@@ -33,6 +33,8 @@ from normwise.training.staircase_figures import STAIR, SeedStairs, StairFigures
 from normwise.training.staircase_tasks import StairTask
 from normwise.training.staircase_training import StairSeries
 
+_ROUNDING = 1e-12
+
 
 def spreads(series: StairSeries, figures: StairFigures) -> dict[str, Series]:
     """Standard deviations over seeds at every checkpoint."""
@@ -88,7 +90,8 @@ def predicted_stair(task: StairTask, *, init_scale: float, learning_rate: float 
     )
     if isinstance(half, NoZerothStair) or isinstance(whole, NoZerothStair):
         reason = half.reason if isinstance(half, NoZerothStair) else ""
-        return PredictedStair(exists=False, reason=reason, growth_rate=half.growth_rate)
+        # What rounding leaves of 0 is 0.
+        return PredictedStair(exists=False, reason=reason, growth_rate=half.growth_rate if half.growth_rate > _ROUNDING else 0.0)
     if task.anchors is not None:
         return PredictedStair(
             exists=True, reason="labels are not uniform given a token; the closed form of times is of the feed-forward network"

@@ -34,6 +34,7 @@ WORDS = (
 )
 # Tables are filled up to a multiple of some size, by a few percent; a smaller tokenizer is another model's.
 _LEAST_FILLED = 0.9
+_TEXT = (".txt", ".text", ".md", ".rst")
 # The largest vocabularies have a few million ids, the longest windows as many tokens.
 _LARGEST = 1 << 24
 
@@ -189,6 +190,8 @@ def _check_whole(name: str, value: object, least: int | None) -> None:
 
 
 def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, vocabulary: int | None) -> TokenFiles:
+    if _is_text(corpus) and settings.tokenizer is None:
+        raise InputError(f"{shown(corpus)} is text, whose tokens a tokenizer makes: name its tokenizer.json (--tokenizer)")
     return open_token_files(
         corpus,
         TokenReading(
@@ -214,8 +217,10 @@ def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None
     lost = [word for word in words if word not in known and settings.words is not None]
     if lost and not names:
         raise InputError(f"words names {lost[0]!r}, and the tokens have no names: give their tokenizer")
-    if lost:
-        raise InputError(f"words names {lost[0]!r}, which is no token of {tokenizer}: name words that are one token each")
+    if lost and not known:
+        raise InputError(
+            f"words names {lost[0]!r}, which is no token of {tokenizer}, nor are the others: name words that are one token each"
+        )
     asked = OrderCounting(
         orders=settings.orders, tokens=settings.tokens, window=settings.window, named=tuple(known.values()), seed=settings.seed
     )
@@ -229,6 +234,12 @@ def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None
             raise
         # Folders of other commands have other names for the same ways out.
         raise InputError(str(error).replace("--overwrite", "--recount").replace("--out", "--progress")) from None
+    notes = list(found.notes)
+    if lost:
+        notes.append(f"no token of their own have {', '.join(map(repr, lost))}: their neighbors are not told")
+    if settings.documents is None and any(Path(source.path).suffix.lower() in _TEXT for source in files.sources):
+        notes.append("each line of the text is a document, without its newline; --documents paragraphs makes other ones")
+    found = replace(found, notes=tuple(notes))
     if told is not None:
         orders = ", ".join(str(order) for order in settings.orders)
         told(f"{found.positions:,} tokens counted; signatures of {found.signatures.judged.size:,} tokens, orders {orders}")
