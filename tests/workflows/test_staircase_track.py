@@ -241,6 +241,19 @@ def test_a_page_is_written(tmp_path: Path, world: tuple[Path, Path]) -> None:
         staircase_track(*world, HERE, report=tmp_path / "page.html")
 
 
+def test_what_a_glob_matches_decides_whether_it_is_text(tmp_path: Path, world: tuple[Path, Path]) -> None:
+    (tmp_path / "tokens").mkdir()
+    shutil.copy(world[1], tmp_path / "tokens" / "ids.npy")
+    found = count_signatures(str(tmp_path / "tokens" / "*"), CorpusReading(vocabulary=VOCABULARY, orders=(0,)))
+    assert found.positions == np.load(world[1]).size
+    (tmp_path / "tokens" / "text.txt").write_text("a b", encoding="utf-8")
+    with pytest.raises(InputError, match="is text, whose tokens a tokenizer makes"):
+        count_signatures(str(tmp_path / "tokens" / "*"), CorpusReading(vocabulary=VOCABULARY, orders=(0,)))
+    (tmp_path / "pairs.jsonl").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match=r"files named .jsonl are not read as tokens"):
+        count_signatures(tmp_path / "pairs.jsonl", CorpusReading(vocabulary=VOCABULARY))
+
+
 def test_counted_signatures_carry_names_and_settings(tmp_path: Path, world: tuple[Path, Path]) -> None:
     found = count_signatures(world[1], CorpusReading(vocabulary=VOCABULARY, orders=(0, 2), tokens=10, window=3, workers=1))
     assert found.signatures.orders == (0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -206,8 +207,11 @@ def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, 
 
 
 def _is_text(corpus: str | Path | Sequence[str | Path]) -> bool:
-    names = [corpus] if isinstance(corpus, str | Path) else list(corpus)
-    return any(not str(name).lower().endswith((".npy", ".bin", ".dat", ".parquet")) for name in names)
+    """Whether a file of text is among them; what a glob matches decides, not how it is written."""
+    given = [corpus] if isinstance(corpus, str | Path) else corpus
+    patterns = [str(user_path(each, what="corpus")) for each in given]
+    names = [name for each in patterns for name in (glob.glob(each, recursive=True) if glob.has_magic(each) else [each])]
+    return any(name.lower().endswith(_TEXT) for name in names)
 
 
 def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None, told: Told | None) -> CountedOrders:
