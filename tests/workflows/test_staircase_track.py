@@ -204,7 +204,7 @@ def test_text_is_read_by_the_tokenizer_beside_the_checkpoints(tmp_path: Path, wo
     assert [each.token for each in some.neighbors] == ["w9"]
     assert "no token of their own have 'banana': their neighbors are not told" in some.notes
     assert any("each line of the text is a document" in note for note in some.notes)
-    with pytest.raises(InputError, match=r"text.txt' is text, whose tokens a tokenizer makes: name its tokenizer.json \(--tokenizer\)"):
+    with pytest.raises(InputError, match=r"text.txt is text, whose tokens a tokenizer makes: name its tokenizer.json \(--tokenizer\)"):
         count_signatures(str(tmp_path / "text.txt"), CorpusReading(vocabulary=VOCABULARY))
 
 

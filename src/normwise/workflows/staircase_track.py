@@ -191,8 +191,9 @@ def _check_whole(name: str, value: object, least: int | None) -> None:
 
 
 def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, vocabulary: int | None) -> TokenFiles:
-    if _is_text(corpus) and settings.tokenizer is None:
-        raise InputError(f"{shown(corpus)} is text, whose tokens a tokenizer makes: name its tokenizer.json (--tokenizer)")
+    texts = _texts(corpus)
+    if texts and settings.tokenizer is None:
+        raise InputError(f"{texts[0]} is text, whose tokens a tokenizer makes: name its tokenizer.json (--tokenizer)")
     return open_token_files(
         corpus,
         TokenReading(
@@ -200,18 +201,18 @@ def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, 
             end=settings.end,
             dtype=settings.dtype,
             column=settings.column,
-            tokenizer=settings.tokenizer if _is_text(corpus) else None,
+            tokenizer=settings.tokenizer if texts else None,
             documents=settings.documents,
         ),
     )
 
 
-def _is_text(corpus: str | Path | Sequence[str | Path]) -> bool:
-    """Whether a file of text is among them; what a glob matches decides, not how it is written."""
+def _texts(corpus: str | Path | Sequence[str | Path]) -> list[str]:
+    """The files of text among them; what a glob matches decides, not how it is written."""
     given = [corpus] if isinstance(corpus, str | Path) else corpus
     patterns = [str(user_path(each, what="corpus")) for each in given]
     names = [name for each in patterns for name in (glob.glob(each, recursive=True) if glob.has_magic(each) else [each])]
-    return any(name.lower().endswith(_TEXT) for name in names)
+    return [name for name in names if name.lower().endswith(_TEXT)]
 
 
 def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None, told: Told | None) -> CountedOrders:
