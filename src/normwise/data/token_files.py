@@ -21,6 +21,7 @@ from normwise.data.token_texts import TextDocuments, open_text, tokenizer_file, 
 SHARD_TOKENS = 1 << 18
 _RAW = (".bin", ".dat")
 _TEXT = (".txt", ".text", ".md", ".rst")
+_KINDS = {".npy": "npy", ".parquet": "parquet", **dict.fromkeys(_RAW, "raw"), **dict.fromkeys(_TEXT, "text")}
 _FORMATS = ".npy, .bin or .dat (bare ids), .parquet, or text in .txt, .text, .md or .rst"
 _SAMPLES, _SAMPLE_BYTES = 64, 1 << 12
 
@@ -90,6 +91,11 @@ class TokenFiles:
     sources: tuple[SourceMark, ...]
     reading: TokenReading
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Of the files: "npy", "raw" (ids one after the other), "parquet", "text"."""
+        return frozenset(kind for source in self.sources if (kind := _KINDS.get(Path(source.path).suffix.lower())) is not None)
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the sources and how they are read and cut."""
@@ -143,6 +149,16 @@ def open_token_files(patterns: str | Path | Sequence[str | Path], settings: Toke
     return TokenFiles(tuple(shards), vocabulary, tuple(_mark(path) for path in marked), settings)
 
 
+def texts_among(patterns: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Return the files of text among those that patterns match: they alone need a tokenizer.
+
+    Raises:
+        InputError: as `open_token_files`, where nothing matches or a file is none of the formats.
+    """
+    paths = _matches([patterns] if isinstance(patterns, str | Path) else patterns)
+    return [path for path in paths if _kind(path) == "text"]
+
+
 def _shards(path: Path, kind: str, settings: TokenReading, vocabulary: int, tokenizer: Path | None) -> Sequence[TokenShard]:
     ids = {"vocabulary": vocabulary, "end": settings.end}
     if kind == "npy":
@@ -183,10 +199,9 @@ def _matches(patterns: Sequence[str | Path]) -> list[Path]:
 
 def _kind(path: Path) -> str:
     suffix = path.suffix.lower()
-    known = {".npy": "npy", ".parquet": "parquet", **dict.fromkeys(_RAW, "raw"), **dict.fromkeys(_TEXT, "text")}
-    if suffix not in known:
+    if suffix not in _KINDS:
         raise InputError(f"{path}: files named {suffix or 'without an ending'} are not read as tokens; expected {_FORMATS}: write it so")
-    return known[suffix]
+    return _KINDS[suffix]
 
 
 def _check_settings(settings: TokenReading, kinds: Sequence[str]) -> None:

@@ -25,8 +25,6 @@ ORDERS = (0, 1, 2)
 _MOST_COUNTS = 1 << 24
 _SKETCHES = 32
 _LEAST_TOKENS = 3
-# Files of ids one after the other, whose documents only an id can end.
-_BARE = (".npy", ".bin", ".dat")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +121,8 @@ def count_orders(
         return count_tokens(files, plan, own, told=told)
 
     found = _counted(count, asked, vocabulary=files.vocabulary, end=files.reading.end, engine=counting.engine)
-    bare = any(Path(source.path).suffix.lower() in _BARE for source in files.sources)
-    if max(asked.orders) == 0 or asked.window is not None or files.reading.end is not None or not bare:
+    # In files of ids one after the other only an id can end a document.
+    if max(asked.orders) == 0 or asked.window is not None or files.reading.end is not None or not files.kinds & {"npy", "raw"}:
         return found
     note = (
         "no id ends a document in these files, so that each file is one, and orders above 0 look at all that stands before in it: name the "

@@ -16,7 +16,6 @@ from normwise.core.staircase_records import (
     StaircaseSettings,
     StaircaseThresholds,
     StaircaseVerdict,
-    StairRecord,
     TrackReport,
     series_of,
 )
@@ -121,10 +120,10 @@ def _report(
     text: RunningText, run: LanguageRun, *, series: Sequence[LanguageSeries], reports: Sequence[TrackReport], tokens: int
 ) -> StaircaseReport:
     steps = series[0].steps
-    stairs = [[_stair(report, order) for report in reports] for order in _ORDERS]
-    first = reports[0]
+    onsets = [[report.stairs[order].onset for report in reports] for order in _ORDERS]
+    first, beyond = reports[0], _beyond(reports)
     return StaircaseReport(
-        verdict=text_verdict(reports, beyond=_beyond(reports), series=series),
+        verdict=text_verdict(reports, beyond=beyond, series=series),
         steps=tuple(int(step) for step in steps),
         loss=_mean([report.loss for report in reports]),
         accuracy=_mean([report.accuracy for report in reports]),
@@ -136,22 +135,22 @@ def _report(
             **{f"alignment_{order}": _spread([report.alignment[str(order)] for report in reports]) for order in _ORDERS},
         },
         rule="pearson",
-        stairs=tuple(_mean_stair(reports, order, stairs[order]) for order in _ORDERS),
+        stairs=tuple(stair_record(_mean_stair(reports, order)[0], onsets[order]) for order in _ORDERS),
         stairs_by_seed=tuple(
             SeedStairsRecord(
                 seed=each.seed,
-                order_0=zero.onset,
-                order_1=one.onset,
+                order_0=zero,
+                order_1=one,
                 task=None,
-                in_order=zero.onset is not None and one.onset is not None and zero.onset < one.onset,
+                in_order=zero is not None and one is not None and zero < one,
             )
-            for each, zero, one in zip(series, *stairs, strict=True)
+            for each, zero, one in zip(series, *onsets, strict=True)
         ),
         integrity=integrity_of(steps, np.stack([each.embedding for each in series])),
         predicted=first.predicted,
         maps=first.maps,
         neighbors=first.neighbors,
-        beyond_order_0=_beyond(reports),
+        beyond_order_0=beyond,
         thresholds=StaircaseThresholds(rise=THRESHOLDS.rise, stays=THRESHOLDS.stays, learned=None, share=SHARE, own=OWN),
         settings=StaircaseSettings(
             task="text",
@@ -186,13 +185,8 @@ def text_verdict(
     seeds = len(reports)
     told = ", ".join(f"{name} in {number}" for name, number in labels.most_common())
     word = label if count >= needed(seeds) else "mixed"
-    mean = [np.mean([_known(report.alignment[str(order)]) for report in reports], axis=0) for order in _ORDERS]
-    steps = np.array(reports[0].steps)
-    spread = [np.mean([_known(report.spread[str(order)]) for report in reports], axis=0) for order in _ORDERS]
-    words = [
-        order_words(stream_stair(steps, mean[order], np.zeros(steps.size), spread[order], order=order), mean[order]) for order in _ORDERS
-    ]
-    falls = [(stair.decay or 0.0) for report in reports if (stair := _stair(report, 0)).onset is not None]
+    words = [order_words(*_mean_stair(reports, order)) for order in _ORDERS]
+    falls = [(report.stairs[0].decay or 0.0) for report in reports if report.stairs[0].onset is not None]
     said = f"Alignment with the next word {_SAID[label]} in {count} of {seeds} seeds"
     first = f"The seeds differ: {told} of {seeds}" if word == "mixed" else said
     rest = "" if word == "mixed" or count == seeds else f" By seed: {told}."
@@ -210,20 +204,13 @@ def text_verdict(
     return StaircaseVerdict(label=word, text=text)
 
 
-def _stair(report: TrackReport, order: int) -> Stair:
-    name = str(order)
-    return stream_stair(
-        np.array(report.steps), _known(report.alignment[name]), _known(report.null[name]), _known(report.spread[name]), order=order
-    )
-
-
-def _mean_stair(reports: Sequence[TrackReport], order: int, own: Sequence[Stair]) -> StairRecord:
+def _mean_stair(reports: Sequence[TrackReport], order: int) -> tuple[Stair, np.ndarray]:
+    """The stair of an order in the mean series over seeds, and that series less its null."""
     name = str(order)
     alignment, null, spread = (
         np.mean([_known(getattr(report, field)[name]) for report in reports], axis=0) for field in ("alignment", "null", "spread")
     )
-    stair = stream_stair(np.array(reports[0].steps), alignment, null, spread, order=order)
-    return stair_record(stair, [each.onset for each in own])
+    return stream_stair(np.array(reports[0].steps), alignment, null, spread, order=order), alignment - null
 
 
 def _beyond(reports: Sequence[TrackReport]) -> tuple[BeyondOrderZero, ...]:

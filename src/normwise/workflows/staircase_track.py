@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -17,7 +16,7 @@ from normwise.core.strict import shown
 from normwise.data.checkpoint_series import Checkpoint, open_series
 from normwise.data.opening import kind_of, user_path
 from normwise.data.series_gate import check_series
-from normwise.data.token_files import TokenFiles, TokenReading, open_token_files
+from normwise.data.token_files import TokenFiles, TokenReading, open_token_files, texts_among
 from normwise.data.token_names import token_names, word_ids
 from normwise.data.token_texts import TextDocuments, tokenizer_file, vocabulary_of
 from normwise.data.trainer_history import told_history
@@ -35,7 +34,6 @@ WORDS = (
 )
 # Tables are filled up to a multiple of some size, by a few percent; a smaller tokenizer is another model's.
 _LEAST_FILLED = 0.9
-_TEXT = (".txt", ".text", ".md", ".rst")
 # The largest vocabularies have a few million ids, the longest windows as many tokens.
 _LARGEST = 1 << 24
 
@@ -191,7 +189,7 @@ def _check_whole(name: str, value: object, least: int | None) -> None:
 
 
 def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, vocabulary: int | None) -> TokenFiles:
-    texts = _texts(corpus)
+    texts = texts_among(corpus)
     if texts and settings.tokenizer is None:
         raise InputError(f"{texts[0]} is text, whose tokens a tokenizer makes: name its tokenizer.json (--tokenizer)")
     return open_token_files(
@@ -205,14 +203,6 @@ def _opened(corpus: str | Path | Sequence[str | Path], settings: CorpusReading, 
             documents=settings.documents,
         ),
     )
-
-
-def _texts(corpus: str | Path | Sequence[str | Path]) -> list[str]:
-    """The files of text among them; what a glob matches decides, not how it is written."""
-    given = [corpus] if isinstance(corpus, str | Path) else corpus
-    patterns = [str(user_path(each, what="corpus")) for each in given]
-    names = [name for each in patterns for name in (glob.glob(each, recursive=True) if glob.has_magic(each) else [each])]
-    return [name for name in names if name.lower().endswith(_TEXT)]
 
 
 def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None, told: Told | None) -> CountedOrders:
@@ -242,7 +232,7 @@ def _count(files: TokenFiles, settings: CorpusReading, *, tokenizer: Path | None
     notes = list(found.notes)
     if lost:
         notes.append(f"no token of their own have {', '.join(map(repr, lost))}: their neighbors are not told")
-    if settings.documents is None and any(Path(source.path).suffix.lower() in _TEXT for source in files.sources):
+    if settings.documents is None and "text" in files.kinds:
         notes.append("each line of the text is a document, without its newline; --documents paragraphs makes other ones")
     found = replace(found, notes=tuple(notes))
     if told is not None:
