@@ -56,7 +56,7 @@ def pairs_of(count: int, words: int) -> TrainingPairs:
     def text() -> str:
         return " ".join(generator.choice(vocabulary, size=words))
 
-    corpus = Corpus(ids=tuple(map(str, range(count))), texts=tuple(f"{text()} {row}" for row in range(count)))
+    corpus = Corpus(ids=tuple(map(str, range(count))), contents=tuple(f"{text()} {row}" for row in range(count)))
     queries = tuple(f"{text()} {row}" for row in range(count))
     return TrainingPairs(queries, np.arange(count), ((),) * count, corpus, np.arange(count))
 

@@ -302,7 +302,7 @@ def pairs():
         queries=tuple(f"find {text}" for text in texts),
         positives=np.arange(8, dtype=np.int64),
         negatives=tuple(() for _ in texts),
-        corpus=Corpus(ids=tuple(map(str, range(8))), texts=texts),
+        corpus=Corpus(ids=tuple(map(str, range(8))), contents=texts),
         clusters=np.arange(8, dtype=np.int64),
     )
 

@@ -42,7 +42,7 @@ def pairs():
         queries=queries,
         positives=rows.astype(np.int64),
         negatives=negatives,
-        corpus=Corpus(ids=tuple(str(i) for i in range(24)), texts=texts),
+        corpus=Corpus(ids=tuple(str(i) for i in range(24)), contents=texts),
         clusters=rows.astype(np.int64),
     )
 

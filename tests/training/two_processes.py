@@ -26,7 +26,7 @@ def main() -> None:
         queries=tuple(f"make a {word}" for word in WORDS),
         positives=np.arange(24),
         negatives=((),) * 24,
-        corpus=Corpus(ids=tuple(map(str, range(24))), texts=texts),
+        corpus=Corpus(ids=tuple(map(str, range(24))), contents=texts),
         clusters=np.arange(24),
     )
     common = {"batch_size": 4, "steps": 3, "learning_rate": 5e-3}

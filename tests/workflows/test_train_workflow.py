@@ -205,7 +205,7 @@ def test_the_dry_run_counts_what_a_query_is_told_apart_from(beir, small_model, t
 
 
 def test_the_dry_run_leaves_duplicates_out_and_counts_explicit_negatives():
-    corpus = Corpus(ids=("a", "b", "c"), texts=("x", "y", "z"))
+    corpus = Corpus(ids=("a", "b", "c"), contents=("x", "y", "z"))
     pairs = TrainingPairs(("p", "q", "r"), np.array([0, 0, 1]), ((2,), (), (0, 2)), corpus, np.arange(3))
     stage = StageConfig(name="s", temperature=0.1, batch_size=3, hard_negatives=2)
     # The candidates are a a b and c a c: rows 0 and 1 (positive a) see b c c, row 2 (positive b) sees a a c a c.

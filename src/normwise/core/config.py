@@ -56,6 +56,18 @@ class Weighting(StrEnum):
     QUERY_NEGATIVE = "query_negative"
 
 
+_LATER_MODEL: dict[str, Any] = {"trust_remote_code": False, "vision": None, "chat_template": None}
+_LATER_DATA: dict[str, Any] = {"image_root": None, "background": "white", "check_pictures": True, "instructions": {}}
+
+
+def _without_later_defaults(values: dict[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave settings out that came later and stand at their default.
+
+    The hash of the JSON names a run's folder: runs that began before there was such a setting go on.
+    """
+    return {key: value for key, value in values.items() if key not in later or value != later[key]}
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -132,12 +144,21 @@ class FocalConfig(StrictConfig):
 
 
 class LoraConfig(StrictConfig):
-    """Low-rank adapters on every linear map of the encoder (the pooler, which gets no gradient, left out)."""
+    """Low-rank adapters on every linear map of the encoder (the pooler, which gets no gradient, left out).
+
+    Of a model that reads pictures these are the maps of its text tower or language model; `vision` adds those of its
+    vision tower, never those of the projector between them.
+    """
 
     rank: Whole = Field(default=32, ge=1)
     alpha: Number = Field(default=64.0, gt=0)
     dropout: Number = Field(default=0.0, ge=0, lt=1)
     targets: tuple[Text, ...] | None = None
+    vision: Switch = False
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_later_defaults(write(self), {"vision": False})
 
 
 class NegativesConfig(StrictConfig):
@@ -166,7 +187,8 @@ def _read_negatives(value: Any) -> Any:
 
 Negatives = Annotated[NegativesConfig, BeforeValidator(_read_negatives)]
 
-Part = Literal["embeddings", "encoder", "norms", "head"]
+Part = Literal["embeddings", "encoder", "norms", "head", "vision", "projector"]
+# The vision tower and its projector stay frozen unless a stage names them, as in PACE.
 PARTS: tuple[Part, ...] = ("embeddings", "encoder", "norms", "head")
 
 
@@ -232,11 +254,25 @@ class RadialHeadConfig(StrictConfig):
     dimensions: Whole = Field(ge=1)
 
 
+class VisionConfig(StrictConfig):
+    """A vision model put beside a text encoder, which makes a dual encoder of texts and pictures.
+
+    `name` is a hub id or a folder of a transformers vision model, or efficientnet-lite0 (packaged weights). Both towers get a
+    linear head to `dimensions`. `image_size` is the side in pixels to which pictures are resized; None keeps the model's own
+    (efficientnet-lite0: 96).
+    """
+
+    name: Text = "efficientnet-lite0"
+    dimensions: Whole = Field(default=256, ge=1)
+    image_size: Whole | None = Field(default=None, ge=16)
+
+
 class ModelConfig(StrictConfig):
     """The encoder to start from.
 
-    `name` is a hub id or a folder; `layers` cuts a transformer to its first layers; `head` adds a radial head.
-    A `Normalize` module at the end is always left out, since the norm is what is trained. `trust_remote_code` runs program
+    `name` is a hub id or a folder; `layers` cuts a transformer to its first layers; `head` adds a radial head; `vision` puts a
+    vision model beside a text encoder; `chat_template` sets how a multimodal language model reads (pace, vlm2vec, own, or
+    Jinja source). A `Normalize` module at the end is always left out, since the norm is what is trained. `trust_remote_code` runs program
     code that a model brings along, which can do whatever you can.
     """
 
@@ -248,14 +284,18 @@ class ModelConfig(StrictConfig):
     query_prompt: Prose | None = None
     candidate_prompt: Prose | None = None
     trust_remote_code: Switch = False
+    vision: VisionConfig | None = None
+    chat_template: Prose | None = None
+
+    @model_validator(mode="after")
+    def _one_head(self) -> Self:
+        if self.vision is not None and self.head is not None:
+            raise ValueError("head and vision: a dual encoder has a head for each tower already, of vision.dimensions: leave head out")
+        return self
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values = write(self)
-        # The hash of the JSON names a run's folder: runs that began before there was such a flag go on.
-        if not self.trust_remote_code:
-            values.pop("trust_remote_code", None)
-        return values
+        return _without_later_defaults(write(self), _LATER_MODEL)
 
 
 class DataConfig(StrictConfig):
@@ -263,6 +303,11 @@ class DataConfig(StrictConfig):
 
     `name` is a built-in set (`normwise data list`), a BEIR folder, a file of named columns (jsonl, csv, parquet), a
     `datasets` folder or a hub id. `limit_*` cut a set deterministically (by `seed` of the run).
+
+    Pictures: `image_root` is the folder that their names are taken from (None: the folder of the file that names them),
+    and that no name may leave; `background` is shown where one is transparent; `check_pictures` decodes each once before
+    any work. `instructions` maps a task (column task) to the words that are written into its queries; the task `*` is
+    every other.
     """
 
     name: Text
@@ -273,6 +318,14 @@ class DataConfig(StrictConfig):
     limit_queries: Whole | None = Field(default=None, ge=1)
     limit_candidates: Whole | None = Field(default=None, ge=2)
     on_bad_rows: Literal["refuse", "drop"] = "refuse"
+    image_root: Text | None = None
+    background: Literal["white", "black"] | Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$")] = "white"
+    check_pictures: Switch = True
+    instructions: dict[Text, Text] = {}
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_later_defaults(write(self), _LATER_DATA)
 
 
 class ClaimConfig(StrictConfig):

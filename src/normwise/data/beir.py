@@ -243,7 +243,7 @@ def _refuse_answered(
 def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
     """The candidates at `rows`, in that order."""
     origin = None if corpus.origin is None else Origin(corpus.origin.file, corpus.origin.rows[rows])
-    return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.texts[row] for row in rows), origin)
+    return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.contents[row] for row in rows), origin)
 
 
 def _training(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool) -> TrainingPairs:

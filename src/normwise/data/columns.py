@@ -12,19 +12,25 @@ from typing import Any, Literal
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.contents import Content, content_problem, iter_pictures, pictures_of
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.opening import parse_json, reading
 from normwise.data.parquet_columns import open_pyarrow
+from normwise.data.picture_check import check_pictures
+from normwise.data.picture_columns import PICTURE_LIST, PictureSource, compose_row, has_pictures, is_picture_column
 from normwise.data.texts import text_problem
 
 RULE = (
     "columns go by name, in any order: query or anchor (one of them), positive, and optionally negative, "
-    "negative_1..negative_n, negatives (a list), source (what the row was taken from)"
+    "negative_1..negative_n, negatives (a list), source (what the row was taken from), task; a picture stands beside or in "
+    "place of a text in query_image, positive_image, negative_image, negative_1_image.. or negative_images (a list)"
 )
 SUFFIXES = (".jsonl", ".csv", ".tsv", ".parquet")
-_FIXED = frozenset({"query", "anchor", "positive", "negative", "negatives", "source"})
+_FIXED = frozenset({"query", "anchor", "positive", "negative", "negatives", "source", "task"})
+_NAMES = ("source", "task")
 _NUMBERED = re.compile(r"negative_([1-9][0-9]*)")
 _SHOWN = 5
+_BESIDE = PictureSource()
 _DROP = 'repair these rows, or set data.on_bad_rows = "drop" to leave them out'
 
 
@@ -51,17 +57,19 @@ class BadRowsError(InputError):
 
 @dataclass(frozen=True)
 class PairRows:
-    """Rows of named columns, checked: every value is a usable text.
+    """Rows of named columns, checked: every value is a usable text or picture, or both.
 
-    `rows` are the numbers of `Origin`; `sources` is empty when there is no such column; `dropped` counts rows left out.
+    `rows` are the numbers of `Origin`; `sources` and `tasks` are empty when there is no such column; `dropped` counts rows
+    left out.
     """
 
     file: str
     rows: np.ndarray
-    queries: tuple[str, ...]
-    positives: tuple[str, ...]
-    negatives: tuple[tuple[str, ...], ...]
+    queries: tuple[Content, ...]
+    positives: tuple[Content, ...]
+    negatives: tuple[tuple[Content, ...], ...]
     sources: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -75,14 +83,15 @@ def _suffix(path: Path) -> str:
     return Path(name).suffix
 
 
-def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"], pictures: PictureSource = _BESIDE) -> PairRows:
     """Read a file of named columns.
 
     Args:
         path: a jsonl, csv, tsv (optionally .gz) or parquet file. Row numbers in messages are the 1-based line at which
             the row starts for text formats (the header is line 1 of a csv or tsv), the 1-based row for parquet.
-        on_bad_rows: "refuse" raises at the first file that holds a row with an unusable text and lists such rows;
-            "drop" leaves them out and counts them by reason.
+        on_bad_rows: "refuse" raises at the first file that holds a row with an unusable text or picture and lists such
+            rows; "drop" leaves them out and counts them by reason.
+        pictures: where pictures that rows name stand, by default beside the file.
 
     Returns:
         The rows.
@@ -99,11 +108,16 @@ def read_pair_file(path: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> Pai
         records = _parquet_records(path)
     else:
         raise InputError(f"{path}: expected a file ending in {', '.join(SUFFIXES)} (.gz allowed on text), got {path.name!r}")
-    return collect_rows(str(path), records, on_bad_rows=on_bad_rows)
+    return collect_rows(str(path), records, on_bad_rows=on_bad_rows, home=path.parent, pictures=pictures)
 
 
 def dataset_rows(
-    name: str, dataset: Iterable[Mapping[str, Any]], names: Sequence[str], *, on_bad_rows: Literal["refuse", "drop"]
+    name: str,
+    dataset: Iterable[Mapping[str, Any]],
+    names: Sequence[str],
+    *,
+    on_bad_rows: Literal["refuse", "drop"],
+    pictures: PictureSource = _BESIDE,
 ) -> PairRows:
     """Read the rows of a `datasets.Dataset`; row numbers are 1-based.
 
@@ -111,7 +125,7 @@ def dataset_rows(
         InputError: as `read_pair_file`.
     """
     check_columns(name, names)
-    return collect_rows(name, _dataset_records(name, dataset), on_bad_rows=on_bad_rows)
+    return collect_rows(name, _dataset_records(name, dataset), on_bad_rows=on_bad_rows, pictures=pictures)
 
 
 def _dataset_records(name: str, dataset: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -143,11 +157,13 @@ def check_columns(where: str, names: Iterable[Any]) -> None:
         raise InputError(f"{where}: a column name is repeated; {found}")
     if {"query", "anchor"} <= known:
         raise InputError(f"{where}: query and anchor mean the same: keep one; {found}")
-    if not known & {"query", "anchor"}:
+    if {"query", "anchor", "query_image", "anchor_image"} & known <= set():
         raise InputError(f"{where}: column query (or anchor) is missing; {found}; {RULE}")
-    if "positive" not in known:
+    if {name[:5] for name in known & {"query", "anchor", "query_image", "anchor_image"}} == {"query", "ancho"}:
+        raise InputError(f"{where}: query and anchor mean the same: keep one name, for text and picture; {found}")
+    if not known & {"positive", "positive_image"}:
         raise InputError(f"{where}: column positive is missing; {found}; {RULE}")
-    unknown = [name for name in names if name not in _FIXED and not _NUMBERED.fullmatch(name)]
+    unknown = [name for name in names if name not in _FIXED and not _NUMBERED.fullmatch(name) and not is_picture_column(name)]
     if any(not name.strip() or name.startswith("__index_level_") for name in unknown):
         raise InputError(f"{where}: a column is the index of a pandas table, or has a blank name: save with index=False; {found}; {RULE}")
     if unknown:
@@ -174,18 +190,19 @@ def _table_records(path: Path, *, delimiter: str) -> Iterator[tuple[int, dict[st
         if len(cells) != len(header):
             raise InputError(f"{path}, row {number}: {len(cells)} cells for {len(header)} columns: quote cells that hold a delimiter")
         record: dict[str, Any] = dict(zip(header, cells, strict=True))
-        if "negatives" in record:
-            record["negatives"] = _list_cell(path, number, record["negatives"])
+        for name in ("negatives", PICTURE_LIST):
+            if name in record:
+                record[name] = _list_cell(path, number, name, record[name])
         yield number, record
     if header is None:
         raise InputError(f"{path} is empty: expected a first line of column names; {RULE}")
 
 
-def _list_cell(path: Path, number: int, cell: str) -> Any:
+def _list_cell(path: Path, number: int, name: str, cell: str) -> Any:
     if not cell.strip():
         return []
     wanted = f'expected a JSON list such as ["a", "b"], got {cell!r:.60}'
-    return parse_json(cell, where=f"{path}, row {number}, column negatives", wanted=wanted)
+    return parse_json(cell, where=f"{path}, row {number}, column {name}", wanted=wanted)
 
 
 def _parquet_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -217,46 +234,86 @@ def _batch_rows(batch: Any, *, first: int, where: str) -> list[dict[str, Any]]:
         raise
 
 
-def collect_rows(file: str, records: Iterable[tuple[int, dict[str, Any]]], *, on_bad_rows: Literal["refuse", "drop"]) -> PairRows:
+def collect_rows(
+    file: str,
+    records: Iterable[tuple[int, dict[str, Any]]],
+    *,
+    on_bad_rows: Literal["refuse", "drop"],
+    home: Path | None = None,
+    pictures: PictureSource = _BESIDE,
+) -> PairRows:
     """Check every value of every row; refuse or drop rows with an unusable one.
+
+    Args:
+        file: what messages call the source of the rows.
+        records: (number, column -> value) of each row.
+        on_bad_rows: as in `read_pair_file`.
+        home: the folder that names of pictures are taken from where `pictures` gives none.
+        pictures: where pictures stand, and whether each is decoded once.
 
     Raises:
         InputError: no rows at all.
         BadRowsError: bad rows, and `on_bad_rows` is "refuse": up to five are named by row and column.
     """
-    rows: list[int] = []
-    queries: list[str] = []
-    positives: list[str] = []
-    negatives: list[tuple[str, ...]] = []
-    sources: list[str] = []
-    problems: list[str] = []
-    dropped: Counter[str] = Counter()
+    kept: list[tuple[int, dict[str, Any]]] = []
+    problems: list[tuple[int, str, str]] = []
     for number, record in records:
-        bad = row_problem(record)
-        if bad is not None:
-            column, problem = bad
-            dropped[f"{column} {problem}"] += 1
-            problems.append(f"row {number}, column {column}: {problem}")
-            continue
-        rows.append(number)
-        queries.append(record["query"] if "query" in record else record["anchor"])
-        positives.append(record["positive"])
-        negatives.append(_negatives_of(record))
-        sources.append(record.get("source") or "")
+        row, bad = record, None
+        if has_pictures(record):
+            row, bad = compose_row(record, where=f"{file}, row {number}", home=home, source=pictures)
+        bad = bad or row_problem(row)
+        if bad is None:
+            kept.append((number, row))
+        else:
+            problems.append((number, *bad))
+    if pictures.check:
+        kept, undecodable = _decodable(kept)
+        problems = sorted([*problems, *undecodable])
     if problems and on_bad_rows == "refuse":
-        raise BadRowsError(file, problems)
-    if not rows:
+        raise BadRowsError(file, [f"row {number}, column {column}: {problem}" for number, column, problem in problems])
+    dropped = Counter(f"{column} {problem}" for _, column, problem in problems)
+    if not kept:
         why = f"no usable rows: {sum(dropped.values())} dropped" if dropped else "it holds no rows"
         raise InputError(f"{file}: {why}; expected at least 2; {RULE}")
+    sources = tuple(row.get("source") or "" for _, row in kept)
+    tasks = tuple(row.get("task") or "" for _, row in kept)
     return PairRows(
         file=file,
-        rows=np.asarray(rows, dtype=np.int64),
-        queries=tuple(queries),
-        positives=tuple(positives),
-        negatives=tuple(negatives),
-        sources=tuple(sources) if any(sources) else (),
+        rows=np.asarray([number for number, _ in kept], dtype=np.int64),
+        queries=tuple(row["query"] if "query" in row else row["anchor"] for _, row in kept),
+        positives=tuple(row["positive"] for _, row in kept),
+        negatives=tuple(_negatives_of(row) for _, row in kept),
+        sources=sources if any(sources) else (),
+        tasks=tasks if any(tasks) else (),
         dropped=dict(dropped),
     )
+
+
+def _decodable(kept: list[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str, str]]]:
+    """Decode every picture once; the rows whose pictures are good, and (row, column, problem) of the others."""
+    distinct = list(iter_pictures(tuple(content for _, row in kept for _, content in _contents(row))))
+    if not distinct:
+        return kept, []
+    bad = {distinct[found.index]: f"picture {found.name} {found.problem} ({found.way_out})" for found in check_pictures(distinct)}
+    if not bad:
+        return kept, []
+    good: list[tuple[int, dict[str, Any]]] = []
+    problems: list[tuple[int, str, str]] = []
+    for number, row in kept:
+        found = next(((column, bad[shown]) for column, content in _contents(row) for shown in pictures_of(content) if shown in bad), None)
+        if found is None:
+            good.append((number, row))
+        else:
+            problems.append((number, *found))
+    return good, problems
+
+
+def _contents(row: Mapping[str, Any]) -> Iterator[tuple[str, Content]]:
+    for column, value in row.items():
+        if column == "negatives":
+            yield from ((f"negatives[{place}]", content) for place, content in enumerate(value))
+        elif column not in _NAMES:
+            yield column, value
 
 
 def _refusal(problems: Sequence[str], *, way_out: str = _DROP) -> str:
@@ -276,9 +333,9 @@ def row_problem(record: Mapping[str, Any]) -> tuple[str, str] | None:
         if column == "negatives":
             if (bad := _list_problem(value)) is not None:
                 return bad
-        elif column == "source" and value in (None, ""):
+        elif column in _NAMES and value in (None, ""):
             continue
-        elif (problem := text_problem(value)) is not None:
+        elif (problem := content_problem(value)) is not None:
             return column, problem
     return ("positive", "is also a negative") if record.get("positive") in _negatives_of(record) else None
 
@@ -287,12 +344,12 @@ def _list_problem(value: Any) -> tuple[str, str] | None:
     if not isinstance(value, list | tuple):
         return "negatives", f"expected a list of texts, but it {text_problem(value) or 'is one text'}"
     for place, item in enumerate(value):
-        if (problem := text_problem(item)) is not None:
+        if (problem := content_problem(item)) is not None:
             return f"negatives[{place}]", problem
     return None
 
 
-def _negatives_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _negatives_of(record: Mapping[str, Any]) -> tuple[Content, ...]:
     numbered = sorted((int(match[1]), record[name]) for name in record if (match := _NUMBERED.fullmatch(name)))
     first = (record["negative"],) if "negative" in record else ()
     return (*first, *(text for _, text in numbered), *record.get("negatives", ()))

@@ -171,13 +171,15 @@ def texts_only(contents: tuple[Content, ...], *, what: str) -> tuple[str, ...]:
     """
     for row, content in enumerate(contents):
         if not isinstance(content, str):
-            raise InputError(f"{what}: row {row} (from 0) is {modality_of(content)} ({content_words(content):.60}), and texts are read here only")
+            raise InputError(
+                f"{what}: row {row} (from 0) is {modality_of(content)} ({content_words(content):.60}), and texts are read here only"
+            )
     return tuple(content for content in contents if isinstance(content, str))
 
 
 def count_modalities(contents: tuple[Content, ...]) -> dict[Modality, int]:
     """How many contents are of each modality; those that there are, in a fixed order."""
-    counts = {modality: sum(modality_of(content) == modality for content in contents) for modality in MODALITIES}
+    counts: dict[Modality, int] = {kind: sum(modality_of(content) == kind for content in contents) for kind in MODALITIES}
     return {modality: count for modality, count in counts.items() if count}
 
 

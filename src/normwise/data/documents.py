@@ -108,7 +108,7 @@ def _of_set(name: str) -> Documents:
     if pairs is None:
         raise InputError(f"{name} holds no candidates: expected a corpus")
     corpus = pairs.corpus
-    return Documents(data.name, corpus.ids, corpus.texts, queries=tuple(dict.fromkeys(pairs.queries)), notes=data.notes)
+    return Documents(data.name, corpus.ids, corpus.texts, queries=tuple(dict.fromkeys(pairs.query_texts)), notes=data.notes)
 
 
 def _with_queries(documents: Documents, path: Path | None) -> Documents:

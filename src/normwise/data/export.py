@@ -48,7 +48,7 @@ def export_beir(data: RetrievalData, out: Path, *, overwrite: bool = False) -> P
                 raise InputError(f"{data.name}: candidate id {key!r} stands for two texts in different splits: give ids that are distinct")
     keys = _query_ids(parts)
     _check_ids([*texts, *(key for mine in keys.values() for key in mine)])
-    _check_texts(data.name, [*texts.values(), *(query for part in parts.values() for query in part.queries)])
+    _check_texts(data.name, [*texts.values(), *(query for part in parts.values() for query in part.query_texts)])
     with whole_folder(out, overwrite=overwrite) as folder:
         write_text(folder / "corpus.jsonl", "".join(json_line({"_id": key, "title": "", "text": text}) for key, text in texts.items()))
         write_text(folder / "queries.jsonl", "".join(_query_lines(parts, keys)))
@@ -118,7 +118,7 @@ def _check_texts(name: str, texts: Iterable[str]) -> None:
 
 def _query_lines(parts: dict[str, TrainingPairs | Judged], keys: dict[str, tuple[str, ...]]) -> Iterator[str]:
     for split, part in parts.items():
-        for row, (key, query) in enumerate(zip(keys[split], part.queries, strict=True)):
+        for row, (key, query) in enumerate(zip(keys[split], part.query_texts, strict=True)):
             metadata: dict[str, Any] = {"cluster": int(part.clusters[row])}
             if isinstance(part, Judged) and not part.relevance[row]:
                 metadata |= {"no_answer": True, "split": split}

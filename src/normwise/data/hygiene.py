@@ -12,8 +12,9 @@ from pydantic import Field
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.data.columns import BadRowsError
+from normwise.data.contents import Content, content_problem, sameness
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed, repeated_share
-from normwise.data.texts import normalize_text, text_problem
+from normwise.data.texts import text_problem
 
 TokenCounter = Callable[[Sequence[str]], np.ndarray]
 _SHOWN = 5
@@ -163,13 +164,13 @@ def _check_texts(data: RetrievalData, found: _Findings) -> None:
     places: list[str] = []
     seen: set[int] = set()
     for split, part in _parts(data):
-        for row, text in enumerate(part.queries):
-            if (problem := text_problem(text)) is not None:
+        for row, content in enumerate(part.queries):
+            if (problem := content_problem(content)) is not None:
                 places.append(f"{_place(split, part.origin, row, 'query')}: {problem}")
         if id(part.corpus) not in seen:
             seen.add(id(part.corpus))
-            for row, text in enumerate(part.corpus.texts):
-                if (problem := text_problem(text)) is not None:
+            for row, content in enumerate(part.corpus.contents):
+                if (problem := content_problem(content)) is not None:
                     places.append(f"{_place(f'{split} candidates', part.corpus.origin, row, 'text')}: {problem}")
     found.refuse("unusable texts", places, "unusable texts")
 
@@ -226,7 +227,7 @@ def _contradicting(train: TrainingPairs) -> np.ndarray:
 
 
 def _hits(corpus: Corpus, positive: int, negatives: tuple[int, ...]) -> bool:
-    return any(negative == positive or corpus.texts[negative] == corpus.texts[positive] for negative in negatives)
+    return any(negative == positive or corpus.contents[negative] == corpus.contents[positive] for negative in negatives)
 
 
 def _check_pairs(train: TrainingPairs, found: _Findings) -> None:
@@ -238,7 +239,7 @@ def _check_pairs(train: TrainingPairs, found: _Findings) -> None:
     again = round(share * len(train))
     plan = "random batches with the duplicate mask" if is_skewed(train.positives) else "no-duplicate batches"
     found.warn("repeated positives", again, f"{share:.1%} of training pairs repeat an earlier positive: {plan}")
-    same = [row for row, query in enumerate(train.queries) if query == train.corpus.texts[train.positives[row]]]
+    same = [row for row, query in enumerate(train.queries) if query == train.corpus.contents[train.positives[row]]]
     where = _place("train", train.origin, same[0], "query") if same else ""
     found.warn("query equals positive", len(same), f"{len(same):,} queries equal their positive word for word, first at {where}")
 
@@ -248,11 +249,11 @@ def _pair_keys(part: TrainingPairs | Judged) -> list[list[tuple[str, str]]]:
 
     def text(row: int) -> str:
         if row not in known:
-            known[row] = normalize_text(part.corpus.texts[row])
+            known[row] = sameness(part.corpus.contents[row])
         return known[row]
 
     targets = [[int(row)] for row in part.positives] if isinstance(part, TrainingPairs) else [list(grades) for grades in part.relevance]
-    return [[(key, text(row)) for row in rows] for key, rows in zip(map(normalize_text, part.queries), targets, strict=True)]
+    return [[(key, text(row)) for row in rows] for key, rows in zip(map(sameness, part.queries), targets, strict=True)]
 
 
 def _check_leaks(data: RetrievalData, found: _Findings) -> None:
@@ -270,7 +271,7 @@ def _check_leaks(data: RetrievalData, found: _Findings) -> None:
             hit = next((first[key] for key in keys if key in first), None)
             if hit is not None:
                 places.append(f"{_place(split, part.origin, row, 'query')} is {_place('train', data.train.origin, hit, 'query')}")
-            elif normalize_text(part.queries[row]) in queries:
+            elif sameness(part.queries[row]) in queries:
                 shared[split] += 1
     found.refuse("leaked pairs", places, "judged pairs that are also training pairs (up to case and whitespace)")
     words = ", ".join(f"{count:,} of {split}" for split, count in shared.items())
@@ -278,21 +279,21 @@ def _check_leaks(data: RetrievalData, found: _Findings) -> None:
 
 
 def _truncated(data: RetrievalData, token_counter: TokenCounter, max_tokens: int) -> dict[str, float]:
-    sides: dict[str, Sequence[str]] = {}
+    sides: dict[str, Sequence[Content]] = {}
     if data.train is not None:
         sides["training queries"] = data.train.queries
     corpus = next((part.corpus for _, part in _parts(data)), None)
     if corpus is not None:
-        sides["candidates"] = corpus.texts
+        sides["candidates"] = corpus.contents
     shares: dict[str, float] = {}
     for side, texts in sides.items():
-        usable = [text for text in _spread(texts) if text_problem(text) is None]
+        usable = [text for text in _spread(texts) if isinstance(text, str) and text_problem(text) is None]
         if usable:
             shares[side] = float(np.mean(np.asarray(token_counter(usable)) > max_tokens))
     return shares
 
 
-def _spread(texts: Sequence[str]) -> list[str]:
+def _spread(texts: Sequence[Content]) -> list[Content]:
     rows = np.linspace(0, len(texts) - 1, min(len(texts), _COUNTED)).astype(np.int64)
     return [texts[int(row)] for row in rows]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from normwise.data.beir_layout import beir_home, is_beir
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
 from normwise.data.columns import RULE, SUFFIXES, PairRows, dataset_rows, is_pair_file, read_pair_file
+from normwise.data.contents import Content, pictures_of
 from normwise.data.hygiene import drop_bad_pairs, refuse_contradictions
 from normwise.data.opening import folder_names, kind_of, user_path
+from normwise.data.picture_columns import PictureSource, is_picture_column, parse_color
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.splits import carve, cut, judge_pairs
+from normwise.data.tasks import with_instructions
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
 _NEAR = "did you mean"
@@ -53,6 +56,7 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
     if (config.dev or config.test) and config.name in BUILTIN:
         raise InputError(f"data.dev and data.test belong to files of named columns; {config.name!r} brings its own splits")
     sources: Sequence[str] | None = None
+    _refuse_picture_settings(config)
     if (builtin := BUILTIN.get(config.name)) is not None:
         data = builtin.build(roots=config.roots, cache_dir=cache_dir)
         absent = frozenset({"train", "dev", "test"})
@@ -61,6 +65,14 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
     else:
         data, absent, sources = _load_outside(config)
     return _prepared(data, absent, sources, config, seed=seed)
+
+
+def _refuse_picture_settings(config: DataConfig) -> None:
+    """Settings of pictures apply where rows name pictures: built-in sets and BEIR folders bring theirs, or have none."""
+    given = [name for name, value in (("image_root", config.image_root), ("background", config.background)) if value not in (None, "white")]
+    path = user_path(config.name, what="data")
+    if given and (config.name in BUILTIN or (kind_of(path) == "folder" and is_beir(path))):
+        raise InputError(f"data.{given[0]} belongs to files of named columns with pictures: leave it out for {config.name!r}")
 
 
 def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -> tuple[RetrievalData, bool]:
@@ -83,7 +95,8 @@ def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = Non
     parts = _read_parts(path, config)
     if set(parts) != {"train"}:
         return _prepared(*_of_parts(parts, config), config, seed=seed), False
-    return cut(pairs_data({"test": parts["train"]}, name=config.name), config, seed=seed), True
+    data = with_instructions(pairs_data({"test": parts["train"]}, name=config.name), config.instructions)
+    return cut(data, config, seed=seed), True
 
 
 def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
@@ -96,7 +109,17 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
-    return pairs_data(parts, name=config.name), frozenset(), parts["train"].sources if "train" in parts else None
+    return pairs_data(parts, name=config.name), frozenset(), _sources(parts["train"]) if "train" in parts else None
+
+
+def _sources(rows: PairRows) -> Sequence[str]:
+    """What each row was taken from: its source column, else the picture that its query is about."""
+    shown = [next((picture.digest for picture in pictures_of(query)), "") for query in rows.queries]
+    return (
+        [source or picture for source, picture in zip(rows.sources or [""] * len(shown), shown, strict=True)]
+        if any(shown)
+        else rows.sources
+    )
 
 
 def _prepared(
@@ -110,7 +133,7 @@ def _prepared(
         data = drop_bad_pairs(data)
     if data.train is not None and len(data.train) < 2:
         raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
-    return cut(data, config, seed=seed)
+    return cut(with_instructions(data, config.instructions), config, seed=seed)
 
 
 def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
@@ -123,7 +146,7 @@ def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
     if kind == "folder":
         parts = _from_disk(path, config)
     elif kind == "file" or is_pair_file(path):
-        parts = {"train": read_pair_file(path, on_bad_rows=config.on_bad_rows)}
+        parts = {"train": read_pair_file(path, on_bad_rows=config.on_bad_rows, pictures=picture_source(config))}
     elif kind == "other":
         raise InputError(f"{path} is a device or a pipe: expected a folder, or a file ending in {', '.join(SUFFIXES)}")
     elif _HUB_ID.fullmatch(config.name):
@@ -134,7 +157,8 @@ def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
         if name is not None:
             if split in parts:
                 raise InputError(f"{config.name} has a {split} split of its own: leave data.{split} out")
-            parts[split] = read_pair_file(user_path(name, what=f"data.{split}"), on_bad_rows=config.on_bad_rows)
+            file = user_path(name, what=f"data.{split}")
+            parts[split] = read_pair_file(file, on_bad_rows=config.on_bad_rows, pictures=picture_source(config))
     return parts
 
 
@@ -196,12 +220,38 @@ def _dataset_parts(loaded: Any, config: DataConfig) -> dict[str, PairRows]:
         if split is None or split in parts:
             raise InputError(f"{config.name}: split {name!r} is unknown or repeated: expected train, dev (or validation) and test")
         where = f"{config.name}[{name}]"
-        parts[split] = dataset_rows(where, dataset, dataset.column_names, on_bad_rows=config.on_bad_rows)
+        parts[split] = dataset_rows(
+            where, _undecoded(dataset), dataset.column_names, on_bad_rows=config.on_bad_rows, pictures=picture_source(config)
+        )
     return parts
 
 
+def _undecoded(dataset: Any) -> Any:
+    """The data set with its pictures as bytes: decoded by `datasets`, some would be other pictures (CMYK, 16 bits)."""
+    from datasets import Image
+
+    for name, feature in (getattr(dataset, "features", None) or {}).items():
+        if is_picture_column(name):
+            inner = getattr(feature, "feature", feature)
+            if isinstance(inner, Image):
+                dataset = dataset.cast_column(name, Image(decode=False) if inner is feature else type(feature)(Image(decode=False)))
+    return dataset
+
+
+def picture_source(config: DataConfig) -> PictureSource:
+    """Where the pictures of a set stand and how they are shown, as its settings say.
+
+    Raises:
+        InputError: `image_root` is no folder.
+    """
+    root = None if config.image_root is None else user_path(config.image_root, what="data.image_root")
+    if root is not None and kind_of(root) != "folder":
+        raise InputError(f"data.image_root: {root} is not a folder: give the folder that holds the pictures")
+    return PictureSource(root=root, background=parse_color(config.background), check=config.check_pictures)
+
+
 def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
-    """Bring rows of named columns over one corpus: the distinct texts of all positives and negatives of all splits.
+    """Bring rows of named columns over one corpus: the distinct contents of all positives and negatives of all splits.
 
     Args:
         parts: rows by split (train, dev, test).
@@ -210,12 +260,12 @@ def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
     Returns:
         Data whose missing splits are None.
     """
-    numbers: dict[str, int] = {}
+    numbers: dict[Content, int] = {}
     places: list[tuple[str, int]] = []
     for rows in parts.values():
         for line, positive, negatives in zip(rows.rows, rows.positives, rows.negatives, strict=True):
-            for text in (positive, *negatives):
-                if numbers.setdefault(text, len(numbers)) == len(places):
+            for content in (positive, *negatives):
+                if numbers.setdefault(content, len(numbers)) == len(places):
                     places.append((rows.file, int(line)))
     origin = Origin(name, np.asarray([line for _, line in places], dtype=np.int64)) if len(parts) == 1 else None
     corpus = Corpus(tuple(f"c{number}" for number in range(len(numbers))), tuple(numbers), origin)
@@ -235,18 +285,21 @@ def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
     )
 
 
-def _pairs(rows: PairRows, corpus: Corpus, numbers: Mapping[str, int]) -> TrainingPairs:
-    keys: list[list[tuple[str, str]]] = []
+def _pairs(rows: PairRows, corpus: Corpus, numbers: Mapping[Content, int]) -> TrainingPairs:
+    keys: list[list[Hashable]] = []
     for row, (query, positive) in enumerate(zip(rows.queries, rows.positives, strict=True)):
         source = [("source", rows.sources[row])] if rows.sources and rows.sources[row] else []
-        keys.append([("query", query), ("target", positive), *source])
+        # Questions about one picture are no independent draws.
+        asked = [("picture", picture) for picture in pictures_of(query)]
+        keys.append([("query", query), ("target", positive), *source, *asked])
     return TrainingPairs(
         queries=rows.queries,
-        positives=np.asarray([numbers[text] for text in rows.positives], dtype=np.int64),
-        negatives=tuple(tuple(numbers[text] for text in texts) for texts in rows.negatives),
+        positives=np.asarray([numbers[content] for content in rows.positives], dtype=np.int64),
+        negatives=tuple(tuple(numbers[content] for content in contents) for contents in rows.negatives),
         corpus=corpus,
         clusters=components(keys),
         origin=Origin(rows.file, rows.rows),
+        tasks=rows.tasks,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from normwise.core.errors import WorkError
 from normwise.data.opening import reading
-from normwise.data.picture_decoding import MAX_PIXELS, WHITE, Color, PictureError, decode_picture
+from normwise.data.picture_decoding import MAX_PIXELS, WHITE, Color, PictureError, decode_picture, show_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,6 +62,18 @@ class Picture:
         if not data:
             raise PictureError(name, "is empty (0 bytes)", "leave it out, or give the whole file")
         return cls(hashlib.sha256(data).hexdigest(), background, data=bytes(data), name=name)
+
+    @classmethod
+    def of_image(cls, image: Any, *, name: str, background: Color = WHITE) -> Picture:
+        """A picture that PIL has open; it is kept as a PNG of what a model sees: upright, RGB, on the background.
+
+        Raises:
+            PictureError: it cannot be read, or has several frames.
+        """
+        buffer = io.BytesIO()
+        # Packed little: it is read again soon.
+        show_image(image, name=name, background=background).save(buffer, format="PNG", compress_level=1)
+        return cls.of_bytes(buffer.getvalue(), name=name, background=background)
 
     def encoded(self) -> bytes:
         """The encoded bytes.

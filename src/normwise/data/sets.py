@@ -9,6 +9,7 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.data.clusters import renumber
+from normwise.data.contents import Content, modality_of, texts_only
 
 
 @dataclass(frozen=True)
@@ -36,27 +37,38 @@ class Origin:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Candidates: distinct ids and their texts, in a fixed order; a candidate's row is its place in that order.
+    """Candidates: distinct ids and their contents, in a fixed order; a candidate's row is its place in that order.
+
+    A content is a text, a picture, or both (`normwise.data.contents`).
 
     Raises:
         InputError: lengths differ, or an id is repeated.
 
     Example:
-        >>> len(Corpus(ids=("a", "b"), texts=("x", "y")))
+        >>> len(Corpus(ids=("a", "b"), contents=("x", "y")))
         2
     """
 
     ids: tuple[str, ...]
-    texts: tuple[str, ...]
+    contents: tuple[Content, ...]
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _same_length("Corpus", ids=self.ids, texts=self.texts)
+        _same_length("Corpus", ids=self.ids, contents=self.contents)
         if len(set(self.ids)) != len(self.ids):
             seen: set[str] = set()
             repeated = next(name for name in self.ids if name in seen or seen.add(name))
             raise InputError(f"Corpus: id {repeated!r} stands for two candidates: give every candidate its own id")
         _origin_fits("Corpus", self.origin, len(self.ids))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The contents, for work that reads texts only.
+
+        Raises:
+            InputError: there are pictures among them.
+        """
+        return texts_only(self.contents, what="candidates")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,23 +79,25 @@ class TrainingPairs:
     """Queries, each with one positive and any number of explicit negatives.
 
     Args:
-        queries: n texts.
+        queries: n contents.
         positives: rows into `corpus`, (n,), int64.
         negatives: rows into `corpus`, ragged, one tuple per query (empty where there are none).
         corpus: the candidates.
         clusters: (n,), int64; queries of one cluster share a target or a source file.
         origin: where the rows came from, where known.
+        tasks: n names, where a set mixes tasks; empty for a set of one.
 
     Raises:
         InputError: lengths differ or a row lies outside the corpus.
     """
 
-    queries: tuple[str, ...]
+    queries: tuple[Content, ...]
     positives: np.ndarray
     negatives: tuple[tuple[int, ...], ...]
     corpus: Corpus
     clusters: np.ndarray
     origin: Origin | None = field(default=None, repr=False)
+    tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         name = "TrainingPairs"
@@ -93,6 +107,7 @@ class TrainingPairs:
         flat = np.fromiter((row for rows in self.negatives for row in rows), dtype=np.int64)
         _rows_inside(name, "negatives", flat, len(self.corpus))
         _origin_fits(name, self.origin, len(self.queries))
+        _tasks_fit(name, self.tasks, len(self.queries))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -100,8 +115,19 @@ class TrainingPairs:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TrainingPairs):
             return NotImplemented
-        same = (self.queries, self.negatives, self.corpus) == (other.queries, other.negatives, other.corpus)
+        same = (self.queries, self.negatives, self.corpus, self.tasks) == (other.queries, other.negatives, other.corpus, other.tasks)
         return same and np.array_equal(self.positives, other.positives) and np.array_equal(self.clusters, other.clusters)
+
+    @property
+    def query_texts(self) -> tuple[str, ...]:
+        """The queries, for work that reads texts only; see `Corpus.texts`."""
+        return texts_only(self.queries, what="queries")
+
+    @property
+    def modalities(self) -> frozenset[str]:
+        """Of "text" and "image", what queries and candidates are made of."""
+        kinds = {modality_of(content) for content in (*self.queries, *self.corpus.contents)}
+        return frozenset(part for kind in kinds for part in kind.split("+"))
 
     def popularity(self) -> np.ndarray:
         """How often each candidate is a positive, (N,), int64: the counts behind log g.
@@ -123,6 +149,7 @@ class TrainingPairs:
             corpus=self.corpus,
             clusters=renumber(self.clusters[rows]),
             origin=origin,
+            tasks=tuple(self.tasks[row] for row in rows) if self.tasks else (),
         )
 
 
@@ -132,24 +159,26 @@ class Judged:
 
     Args:
         query_ids: n distinct ids.
-        queries: n texts.
+        queries: n contents.
         relevance: one dict per query: row into `corpus` -> grade > 0. An empty dict is a `no_answer` query.
         corpus: the candidates that are searched.
         clusters: (n,), int64; the unit of the bootstrap.
         origin: where the rows came from, where known.
         file: where the judgements stand, where known.
+        tasks: n names, where a set mixes tasks; empty for a set of one.
 
     Raises:
         InputError: lengths differ, an id is repeated, a row lies outside the corpus, a grade is not above 0.
     """
 
     query_ids: tuple[str, ...]
-    queries: tuple[str, ...]
+    queries: tuple[Content, ...]
     relevance: tuple[dict[int, float], ...]
     corpus: Corpus
     clusters: np.ndarray
     origin: Origin | None = field(default=None, repr=False)
     file: str | None = field(default=None, repr=False)
+    tasks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         name = "Judged"
@@ -162,6 +191,7 @@ class Judged:
         if any(not grade > 0 for grades in self.relevance for grade in grades.values()):
             raise InputError("Judged: a relevance grade is not above 0: leave candidates that are not relevant out of the dict")
         _origin_fits(name, self.origin, len(self.queries))
+        _tasks_fit(name, self.tasks, len(self.queries))
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -169,9 +199,14 @@ class Judged:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Judged):
             return NotImplemented
-        mine = (self.query_ids, self.queries, self.relevance, self.corpus)
-        same = mine == (other.query_ids, other.queries, other.relevance, other.corpus)
+        mine = (self.query_ids, self.queries, self.relevance, self.corpus, self.tasks)
+        same = mine == (other.query_ids, other.queries, other.relevance, other.corpus, other.tasks)
         return same and np.array_equal(self.clusters, other.clusters)
+
+    @property
+    def query_texts(self) -> tuple[str, ...]:
+        """The queries, for work that reads texts only; see `Corpus.texts`."""
+        return texts_only(self.queries, what="queries")
 
     @property
     def no_answer(self) -> int:
@@ -194,6 +229,7 @@ class Judged:
             clusters=renumber(self.clusters[rows]),
             origin=origin,
             file=self.file,
+            tasks=tuple(self.tasks[row] for row in rows) if self.tasks else (),
         )
 
 
@@ -259,3 +295,8 @@ def _rows_inside(name: str, column: str, rows: np.ndarray, size: int) -> None:
 def _origin_fits(name: str, origin: Origin | None, size: int) -> None:
     if origin is not None and len(origin.rows) != size:
         raise InputError(f"{name}: origin has {len(origin.rows)} rows for {size}")
+
+
+def _tasks_fit(name: str, tasks: tuple[str, ...], size: int) -> None:
+    if tasks and len(tasks) != size:
+        raise InputError(f"{name}: {len(tasks)} tasks for {size} queries: give one name for each, or none")

@@ -11,8 +11,8 @@ from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
 from normwise.data.beir import cut_corpus
 from normwise.data.clusters import components
+from normwise.data.contents import Content, sameness
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
-from normwise.data.texts import normalize_text
 
 HELD_OUT_SHARE = 0.1
 
@@ -154,8 +154,8 @@ def carve(
     Raises:
         InputError: see `hold_out_rows`.
     """
-    keys = [normalize_text(query) for query in train.queries]
-    positives = [normalize_text(train.corpus.texts[row]) for row in train.positives]
+    keys = [sameness(query) for query in train.queries]
+    positives = [sameness(train.corpus.contents[row]) for row in train.positives]
     if sources is None:
         sources = [str(cluster) for cluster in train.clusters] if _clusters_came_along(train) else []
     chosen, note = hold_out_rows(keys, positives, sources, parts=len(missing), seed=seed, where=where)
@@ -169,7 +169,7 @@ def _clusters_came_along(train: TrainingPairs) -> bool:
 
 
 def judge_pairs(pairs: TrainingPairs, *, prefix: str) -> Judged:
-    """Turn pairs into judged queries: one per distinct query text, grade 1 for each of its positives.
+    """Turn pairs into judged queries: one per distinct query (of a task), grade 1 for each of its positives.
 
     Example:
         >>> from normwise.data.sets import Corpus
@@ -178,11 +178,11 @@ def judge_pairs(pairs: TrainingPairs, *, prefix: str) -> Judged:
         >>> judge_pairs(pairs, prefix="dev").relevance
         ({0: 1.0, 1: 1.0},)
     """
-    first: dict[str, int] = {}
+    first: dict[tuple[Content, str], int] = {}
     relevance: list[dict[int, float]] = []
     rows: list[int] = []
     for row, (query, positive) in enumerate(zip(pairs.queries, pairs.positives, strict=True)):
-        place = first.setdefault(query, len(rows))
+        place = first.setdefault((query, pairs.tasks[row] if pairs.tasks else ""), len(rows))
         if place == len(rows):
             rows.append(row)
             relevance.append({})
@@ -196,4 +196,5 @@ def judge_pairs(pairs: TrainingPairs, *, prefix: str) -> Judged:
         clusters=kept.clusters,
         origin=kept.origin,
         file=None if kept.origin is None else kept.origin.file,
+        tasks=kept.tasks,
     )

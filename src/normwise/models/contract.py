@@ -14,6 +14,7 @@ from normwise.core.config import LoraConfig
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.similarity import Similarity
+from normwise.models.inputs import reads
 from normwise.models.origin import base_notes, base_source
 from normwise.models.structure import count_layers, pooling_name, token_limit
 
@@ -37,7 +38,8 @@ class Contract(Record):
     """Everything that decides what a vector of this encoder means.
 
     `similarity` is how it is to be scored; `plain_similarity` how plain sentence-transformers scores it, which ranks
-    candidates the same way (a query's own norm never changes its ranking). The hashes are those of the weight files, of
+    candidates the same way (a query's own norm never changes its ranking). `text_with_picture` says what the vector of a text
+    and a picture together is: the sum of the vectors of both, or that of one pass over them. The hashes are those of the weight files, of
     each other file that decides the vectors, and of this contract itself; a format before them has them empty.
     """
 
@@ -57,6 +59,8 @@ class Contract(Record):
     lora: Mapping[str, Any] | None = None
     norm_freedom: str | None = None
     norms: NormDistribution | None = None
+    modalities: tuple[str, ...] = ("text",)
+    text_with_picture: str | None = None
     probe_tolerance: float = Field(default=1e-3, gt=0, le=_LARGEST_TOLERANCE)
     versions: Mapping[str, str] = Field(default_factory=dict)
     weights_sha256: str = ""
@@ -101,6 +105,7 @@ def describe_encoder(
     if width is None:
         raise InputError("the model does not tell its width: it cannot be described")
     source, revision = base_source(st)
+    kind = reads(st)
     return Contract(
         similarity=similarity,
         plain_similarity=similarity.ranking,
@@ -117,6 +122,8 @@ def describe_encoder(
         lora=None if lora is None else lora.model_dump(mode="json"),
         norm_freedom=norm_freedom,
         norms=norms,
+        modalities=("text",) if kind == "texts" else ("text", "image"),
+        text_with_picture={"texts": None, "towers": "sum", "together": "one pass"}[kind],
         versions={name: version(name) for name in _PACKAGES},
     )
 

@@ -1,4 +1,4 @@
-"""The encoder that a person uses: texts in, raw vectors out, scored as its contract says."""
+"""The encoder that a person uses: texts and pictures in, raw vectors out, scored as its contract says."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import torch
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.errors import InputError, WorkError
+from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity, parse_similarity
+from normwise.data.pictures import Picture
 from normwise.models.arrays import ArrayWriter
 from normwise.models.contract import Contract, describe_encoder
+from normwise.models.encoding import OnError, encode_contents
+from normwise.models.inputs import Input, as_contents, reads
 from normwise.models.loading import load_plain
 from normwise.models.saving import save_encoder
 from normwise.models.seal import check_unchanged
@@ -30,7 +32,7 @@ _CHUNKS = 32
 
 @final
 class Encoder:
-    """A text encoder with its contract: raw vectors whose norm is kept, and the similarity to score them by.
+    """An encoder with its contract: raw vectors whose norm is kept, and the similarity to score them by.
 
     Args:
         model: a sentence-transformers model. A `Normalize` module at its end is taken away, in place.
@@ -98,32 +100,44 @@ class Encoder:
         """The width D of a vector."""
         return self.contract.dimensions
 
-    def encode_queries(self, texts: Sequence[str], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
-        """Encode queries, the query prompt put before each.
+    def encode_queries(
+        self, contents: Sequence[Input], *, batch_size: int = 64, progress: bool | None = None, on_error: OnError = "raise"
+    ) -> np.ndarray:
+        """Encode queries, the query prompt put before each text.
 
         Args:
-            texts: n texts, each a str; n may be 0.
-            batch_size: texts per forward pass.
+            contents: n contents in any mixture; n may be 0. A str is a text, never the path of a picture; a picture is a
+                `pathlib.Path`, an open PIL image or a `Picture`; text and picture together are a tuple or list of these
+                in the order in which they are read, or an `Interleaved`.
+            batch_size: contents per forward pass.
             progress: show a bar; None shows it on a terminal only.
+            on_error: what a picture that cannot be opened does: "raise", or "skip", which gives its content the zero
+                vector and warns with the count and the names.
 
         Returns:
-            Raw float32 vectors (n, D) in the order of the texts.
+            Raw float32 vectors (n, D) in the order of the contents.
 
         Raises:
-            InputError: a text is None, NaN, another non-str, or has a lone surrogate; the message names its index.
+            InputError: a content is None, NaN or another thing, a text has a lone surrogate, a picture cannot be opened,
+                or the model reads no pictures; the message names its index.
             WorkError: a vector is not finite.
-        """
-        return self._encode(texts, "query", batch_size=batch_size, progress=progress)
 
-    def encode_candidates(self, texts: Sequence[str], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
-        """Encode candidates (documents), the document prompt put before each; see `encode_queries`."""
-        return self._encode(texts, "document", batch_size=batch_size, progress=progress)
+        Example:
+            `encoder.encode_queries(["a red car", Path("car.png"), (Path("car.png"), "the same in blue")])`
+        """
+        return self._encode(contents, "query", batch_size=batch_size, progress=progress, on_error=on_error)
+
+    def encode_candidates(
+        self, contents: Sequence[Input], *, batch_size: int = 64, progress: bool | None = None, on_error: OnError = "raise"
+    ) -> np.ndarray:
+        """Encode candidates (documents), the document prompt put before each text; see `encode_queries`."""
+        return self._encode(contents, "document", batch_size=batch_size, progress=progress, on_error=on_error)
 
     def encode_images(self, images: Sequence[Any], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
-        """Encode images with the image tower of a model that has one (CLIP); no prompt is put before them.
+        """Encode pictures with a model that reads them (CLIP, SigLIP, a dual encoder, Qwen-VL); no prompt is put before them.
 
         Args:
-            images: n PIL images; n may be 0.
+            images: n open PIL images, paths or `Picture`s; n may be 0.
             batch_size: images per forward pass.
             progress: as in `encode_queries`.
 
@@ -131,28 +145,29 @@ class Encoder:
             Raw float32 vectors (n, D) in the order of the images.
 
         Raises:
-            InputError: the model reads no images, or something else than a PIL image is among them.
+            InputError: the model reads no images, or something else than a picture is among them.
             WorkError: a vector is not finite.
         """
-        if "image" not in self.model.modalities:
+        if reads(self.model) == "texts":
             raise InputError(f"{self.name} reads {', '.join(map(str, self.model.modalities))}, not images: choose a model such as CLIP")
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        for index, image in enumerate(images):
-            if not type(image).__module__.startswith("PIL."):
-                raise InputError(f"images[{index}] must be a PIL image, got {type(image).__name__}: open it with PIL.Image.open(path)")
-        if not len(images):
-            return np.zeros((0, self.dimensions), dtype=np.float32)
-        return self._vectors(list(images), "image", batch_size, progress, prompt="")
+        contents = as_contents(images, what="images")
+        for index, content in enumerate(contents):
+            if not isinstance(content, Picture):
+                raise InputError(
+                    f"images[{index}] must be a PIL image, a path or a Picture, got {type(images[index]).__name__}: "
+                    "open it with PIL.Image.open(path), or give pathlib.Path(path)"
+                )
+        bar = sys.stderr.isatty() if progress is None else progress
+        return encode_contents(self.model, contents, batch_size=batch_size, progress=bar, what="images")
 
-    def encode_to_memmap(self, texts: Iterable[str], out: Path | str, *, role: Role = "document", batch_size: int = 64) -> np.ndarray:
+    def encode_to_memmap(self, contents: Iterable[Input], out: Path | str, *, role: Role = "document", batch_size: int = 64) -> np.ndarray:
         """Encode a stream of any length into a .npy file, a few batches in memory at a time.
 
         Args:
-            texts: an iterable of str, read once.
+            contents: an iterable of contents as `encode_queries` takes them, read once.
             out: the .npy file; appears whole at the end, and replaces one that is there.
             role: whose prompt to use.
-            batch_size: texts per forward pass.
+            batch_size: contents per forward pass.
 
         Returns:
             The file as a read-only memory map (n, D), float32.
@@ -162,7 +177,7 @@ class Encoder:
             WorkError: the disk refused.
         """
         with ArrayWriter(Path(out), width=self.dimensions) as writer:
-            for chunk in _chunks(texts, batch_size * _CHUNKS):
+            for chunk in _chunks(contents, batch_size * _CHUNKS):
                 writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=writer.rows))
         return np.load(out, mmap_mode="r")
 
@@ -208,28 +223,29 @@ class Encoder:
         )
         return f"{front}\n# {Path(self.name).name}\n\n{self.contract.scoring_words}.\n"
 
-    def _encode(self, texts: Sequence[str], role: Role, *, batch_size: int, progress: bool | None, first: int = 0) -> np.ndarray:
-        checked = _check_texts(texts, first)
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        if not checked:
-            return np.zeros((0, self.dimensions), dtype=np.float32)
-        prompt_name = role if role in self.model.prompts else None
-        task = task_of(self.model, role)
-        return self._vectors(checked, "text", batch_size, progress, first=first, task=task, prompt_name=prompt_name)
-
-    def _vectors(
-        self, inputs: list[Any], what: str, batch_size: int, progress: bool | None, *, first: int = 0, **settings: Any
+    def _encode(
+        self,
+        contents: Sequence[Input],
+        role: Role,
+        *,
+        batch_size: int,
+        progress: bool | None,
+        first: int = 0,
+        on_error: OnError = "raise",
     ) -> np.ndarray:
+        checked = as_contents(contents, what="contents", first=first)
         bar = sys.stderr.isatty() if progress is None else progress
-        vectors: Any = self.model.encode(inputs, batch_size=batch_size, show_progress_bar=bar, convert_to_numpy=True, **settings)
-        vectors = np.asarray(vectors.float().cpu() if isinstance(vectors, torch.Tensor) else vectors, dtype=np.float32)
-        if vectors.shape != (len(inputs), self.dimensions):
-            raise WorkError(f"the model gave vectors of shape {vectors.shape} for {len(inputs)} {what}s of width {self.dimensions}")
-        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if bad.size:
-            raise WorkError(f"the vector of {what} {first + int(bad[0])} is not finite ({bad.size} in all): use float32, or another model")
-        return vectors
+        return encode_contents(
+            self.model,
+            checked,
+            prompt=self.model.prompts.get(role) or None,
+            task=task_of(self.model, role),
+            batch_size=batch_size,
+            progress=bar,
+            on_error=on_error,
+            what="contents",
+            first=first,
+        )
 
 
 def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similarity:
@@ -244,25 +260,9 @@ def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similari
     return Similarity(own)
 
 
-def _check_texts(texts: Sequence[str], first: int) -> list[str]:
-    if isinstance(texts, str | bytes):
-        raise InputError("texts must be a list of str, got one str: put it into a list")
-    checked = list(texts)
-    for index, text in enumerate(checked):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{first + index}] must be a str, got {text!r:.60} ({type(text).__name__}): drop or fill that row")
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise InputError(
-                f"texts[{first + index}] has a lone surrogate, which no tokenizer reads: {text[:40]!r}; clean that row"
-            ) from None
-    return checked
-
-
-def _chunks(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    if isinstance(texts, str | bytes):
-        raise InputError("texts must be an iterable of str, got one str: put it into a list")
-    stream = iter(texts)
+def _chunks(contents: Iterable[Input], size: int) -> Iterator[list[Input]]:
+    if isinstance(contents, str | bytes):
+        raise InputError("contents must be an iterable of texts and pictures, got one str: put it into a list")
+    stream = iter(contents)
     while chunk := list(islice(stream, size)):
         yield chunk

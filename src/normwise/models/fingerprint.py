@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Dense
 
 from normwise.models.encoder import Encoder
 from normwise.models.probe import PROBE_TEXTS
-from normwise.models.structure import backbone, pooling_name, text_config, token_limit
+from normwise.models.structure import backbone, path_of, pooling_name, text_config, token_limit
 from normwise.models.tasks import Role, task_of
 
 _ROLES: tuple[Role, ...] = ("query", "document")
@@ -57,8 +57,8 @@ def _settings(st: SentenceTransformer) -> dict[str, Any]:
     model = backbone(st)
     config = None if model is None else text_config(model)
     return {
-        "modules": [type(module).__name__ for module in st.children()],
-        "activations": [type(module.activation_function).__name__ for module in st.children() if isinstance(module, Dense)],
+        "modules": [type(module).__name__ for module in path_of(st)],
+        "activations": [type(module.activation_function).__name__ for module in path_of(st) if isinstance(module, Dense)],
         "backbone": {name: value for name in _DECISIVE if isinstance(value := getattr(config, name, None), str | int | float)},
         "pooling": pooling_name(st),
         "tokens": token_limit(st),

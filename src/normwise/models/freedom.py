@@ -18,7 +18,7 @@ from torch import nn
 
 from normwise.core.records import GateReport
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
-from normwise.models.structure import ends_in_normalize
+from normwise.models.structure import ends_in_normalize, path_of
 from normwise.models.terminal import Affine, TerminalNorm, affine
 from normwise.models.terminal import terminal_norm as terminal_norm
 
@@ -150,7 +150,7 @@ def _gain_ratio(gain: np.ndarray) -> float:
 
 def ending(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
     """What the modules behind the last norm layer leave of the norm's freedom: its kind, the equation if there is one, and why."""
-    modules = list(st.children())
+    modules = path_of(st)
     if ends_in_normalize(st):
         return "unit", None, "the model ends in a Normalize module, which makes every norm 1"
     if terminal is None:

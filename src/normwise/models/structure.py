@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 from peft import PeftModel
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
+from sentence_transformers.base.modules import Router, Transformer
 from sentence_transformers.base.modules.normalize import Normalize
 from sentence_transformers.sentence_transformer.modules import Dropout, Pooling
 from torch import nn
@@ -21,9 +21,31 @@ _IMAGE_PARTS = ("vision", "visual")
 _LIBRARY = "sentence_transformers."
 
 
+def path_of(st: SentenceTransformer, modality: Literal["text", "image"] = "text") -> list[nn.Module]:
+    """The modules that inputs of a modality pass through, in order: those of their route where a `Router` sends them apart.
+
+    A router without a route for the modality (one of queries and documents) stays as it is.
+    """
+    path: list[nn.Module] = []
+    for module in st.children():
+        route = _route(module, modality) if isinstance(module, Router) else None
+        path += [module] if route is None else list(route)
+    return path
+
+
+def _route(router: Router, modality: str) -> nn.Module | None:
+    name = router.route_mappings.get((None, modality), modality)
+    return router.sub_modules[name] if name in router.sub_modules else None
+
+
+def reader(st: SentenceTransformer) -> Any:
+    """The first module that texts pass through, which wraps the transformers model."""
+    return path_of(st)[0]
+
+
 def backbone(st: SentenceTransformer) -> nn.Module | None:
-    """The transformers model inside, adapters unwrapped; None for a model without one (static embeddings)."""
-    first: Any = st[0]
+    """The transformers model that reads texts, adapters unwrapped; None for a model without one (static embeddings)."""
+    first = reader(st)
     # A first module of somebody's own (jina-embeddings-v3) keeps its model under the library's older name.
     model = first.model if isinstance(first, Transformer) else getattr(first, "auto_model", None)
     if not isinstance(model, nn.Module):
@@ -33,7 +55,8 @@ def backbone(st: SentenceTransformer) -> nn.Module | None:
 
 def foreign_modules(st: SentenceTransformer) -> list[str]:
     """Names of the modules that plain sentence-transformers does not bring."""
-    return [type(module).__name__ for module in st.children() if not type(module).__module__.startswith(_LIBRARY)]
+    modules = {module for modality in ("text", "image") for module in path_of(st, modality)}
+    return sorted({type(module).__name__ for module in modules if not type(module).__module__.startswith(_LIBRARY)})
 
 
 def needed_backbone(st: SentenceTransformer, purpose: str) -> Any:
@@ -48,13 +71,13 @@ def needed_backbone(st: SentenceTransformer, purpose: str) -> Any:
     """
     model = backbone(st)
     if model is None:
-        raise InputError(f"{purpose} needs a transformer, but the encoder starts with {type(st[0]).__name__}: choose another model")
+        raise InputError(f"{purpose} needs a transformer, but the encoder starts with {type(reader(st)).__name__}: choose another model")
     return model
 
 
 def pooling_name(st: SentenceTransformer) -> str | None:
     """The name(s) of the pooling, joined by `+`; None without a pooling module."""
-    for module in st.children():
+    for module in path_of(st):
         if isinstance(module, Pooling):
             mode = module.pooling_mode
             return mode if isinstance(mode, str) else "+".join(mode)
@@ -68,20 +91,32 @@ def strip_normalize(st: SentenceTransformer) -> bool:
     of the function that the model computes and stays.
     """
     found = False
-    while ends_in_normalize(st):
+    while _last_is_normalize(st):
         found = True
         del st[max(index for index, module in enumerate(st.children()) if isinstance(module, Normalize))]
+    last = list(st.children())[-1]
+    if isinstance(last, Router):
+        for route in last.sub_modules.values():
+            while len(route) > 1 and _last_is_normalize(route):
+                found = True
+                del route[max(index for index, module in enumerate(route) if isinstance(module, Normalize))]
     return found
 
 
 def ends_in_normalize(st: SentenceTransformer) -> bool:
-    """Whether the last module that does anything at inference divides by the norm."""
-    return isinstance([module for module in st.children() if not isinstance(module, Dropout)][-1], Normalize)
+    """Whether the last module that does anything at inference divides by the norm, in any tower."""
+    last = list(st.children())[-1]
+    routes = list(last.sub_modules.values()) if isinstance(last, Router) else []
+    return any(map(_last_is_normalize, [st, *routes]))
+
+
+def _last_is_normalize(modules: nn.Module) -> bool:
+    return isinstance([module for module in modules.children() if not isinstance(module, Dropout)][-1], Normalize)
 
 
 def has_normalize(st: SentenceTransformer) -> bool:
     """Whether any module divides by the norm."""
-    return any(isinstance(module, Normalize) for module in st.children())
+    return any(isinstance(module, Normalize) for module in st.modules())
 
 
 def linear_names(model: nn.Module) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from sentence_transformers import SentenceTransformer
+
+from normwise.models.structure import reader
 
 Role = Literal["query", "document"]
 
@@ -38,6 +40,6 @@ def task_of(st: SentenceTransformer, role: Role) -> str:
 
     jina-embeddings-v3, whose first module lists its adapters, knows no tasks but these and refuses the names of roles.
     """
-    first: Any = st[0]
+    first = reader(st)
     adapters = getattr(first, "_lora_adaptations", None)
     return _TASKS[role] if isinstance(adapters, list) and _TASKS[role] in adapters else role

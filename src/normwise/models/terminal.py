@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from normwise.models.structure import LINEAR_TYPES, backbone
+from normwise.models.structure import LINEAR_TYPES, backbone, reader
 
 _FITS = 1e-2
 
@@ -110,7 +110,7 @@ def _run(st: SentenceTransformer, model: nn.Module, texts: Sequence[Any]) -> tup
         features = st.preprocess(list(texts))
         features = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
         with torch.no_grad():
-            return st[0](features), norm_layers, maps
+            return reader(st)(features), norm_layers, maps
     finally:
         st.train(was_training)
         for handle in handles:

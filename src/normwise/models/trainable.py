@@ -8,25 +8,29 @@ from torch import nn
 
 from normwise.core.config import StageConfig, Trainable
 from normwise.core.errors import InputError
+from normwise.models.inputs import grouped_features, reads
 from normwise.models.lora import lora_targets
-from normwise.models.probe import PROBE_TEXTS
+from normwise.models.probe import PROBE_TEXTS, probe_pictures
+from normwise.models.towers import frozen_gates, parts_of_model
 
 # A bias on the keys adds one constant to every attention score of a query, which softmax takes away again.
 _KEY_BIASES = ("key.bias", "k_proj.bias", "k_lin.bias", "attn.k.bias")
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def set_trainable(st: SentenceTransformer, stage: StageConfig) -> tuple[str, ...]:
+def set_trainable(st: SentenceTransformer, stage: StageConfig, *, modalities: frozenset[str] | None = None) -> tuple[str, ...]:
     """Switch gradients on for what a stage trains, and off for everything else.
 
     `full` trains the parts in `stage.unfreeze`: embeddings, encoder (the layers' linear maps), norms (every norm
-    layer), head (modules after the transformer). `head` trains the head only. `lora` trains the adapters that
+    layer), head (modules after a transformer); of a model that reads pictures, these are those of its text tower or
+    language model, and vision (the vision tower) and projector come only when they are named. `head` trains the head only. `lora` trains the adapters that
     `attach_lora` put in, and the head if there is one, since nothing else would train it. Parameters that cannot
     get a gradient (BERT's pooler) are frozen. Needed after a merge, which leaves every parameter frozen.
 
     Args:
         st: the encoder, changed in place.
         stage: what to train.
+        modalities: those of the training data ("text", "image"); what only others pass through is frozen. None is all.
 
     Returns:
         Names of the trained parameters that must move; attention-key biases, whose gradient is zero up to rounding, are
@@ -38,8 +42,8 @@ def set_trainable(st: SentenceTransformer, stage: StageConfig) -> tuple[str, ...
     wanted = _wanted(st, stage)
     for name, parameter in st.named_parameters():
         parameter.requires_grad_(name in wanted)
-    if stage.trainable is not Trainable.LORA:
-        for name in _without_gradient(st, wanted):
+    if stage.trainable is not Trainable.LORA or reads(st) != "texts":
+        for name in _without_gradient(st, wanted, modalities):
             wanted.discard(name)
             st.get_parameter(name).requires_grad_(False)
     if not wanted:
@@ -64,7 +68,8 @@ def check_stage(st: SentenceTransformer, stage: StageConfig) -> None:
 
 
 def _wanted(st: SentenceTransformer, stage: StageConfig) -> set[str]:
-    part = {name: _part_of(st, name) for name, _ in st.named_parameters()}
+    towers, gates = parts_of_model(st), frozen_gates(st)
+    part = {name: _part_of(st, name, towers[name]) for name, _ in st.named_parameters() if name not in gates}
     adapters = {name for name in part if ".lora_" in name}
     head = {name for name, value in part.items() if value == "head"}
     if stage.trainable is Trainable.LORA:
@@ -80,26 +85,28 @@ def _wanted(st: SentenceTransformer, stage: StageConfig) -> set[str]:
     return {name for name, value in part.items() if value in stage.unfreeze}
 
 
-def _part_of(st: SentenceTransformer, name: str) -> str:
-    if not name.startswith("0."):
-        return "head"
+def _part_of(st: SentenceTransformer, name: str, tower: str) -> str:
+    if tower != "text":
+        return tower
     owner = st.get_submodule(name.rpartition(".")[0])
     if "norm" in type(owner).__name__.lower():
         return "norms"
     return "embeddings" if isinstance(owner, nn.Embedding | nn.EmbeddingBag) else "encoder"
 
 
-def _without_gradient(st: SentenceTransformer, names: set[str]) -> list[str]:
+def _without_gradient(st: SentenceTransformer, names: set[str], modalities: frozenset[str] | None) -> list[str]:
     """Parameters that no vector depends on, found by one backward pass in evaluation mode (so no random draw)."""
+    probes = {"text": PROBE_TEXTS[4:6], "image": () if reads(st) == "texts" else probe_pictures()[:2]}
+    contents = [content for modality, some in probes.items() if modalities is None or modality in modalities for content in some]
     was_training = st.training
     st.eval()
     try:
-        features = st.preprocess(list(PROBE_TEXTS[4:6]))
-        features = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
-        with torch.enable_grad():
-            total = st(features)["sentence_embedding"].float().square().sum()
-        if total.requires_grad:
-            total.backward()
+        for _, features in grouped_features(st, contents, prompt=None):
+            moved = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
+            with torch.enable_grad():
+                total = st(moved)["sentence_embedding"].float().square().sum()
+            if total.requires_grad:
+                total.backward()
         return [name for name in names if st.get_parameter(name).grad is None]
     finally:
         st.zero_grad(set_to_none=True)

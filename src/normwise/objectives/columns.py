@@ -15,7 +15,7 @@ from normwise.objectives.candidates import embedding_rows, stack_rows, token_row
 
 Features = Mapping[str, Any]
 _TEXT_KEYS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-_LABEL_KEYS = frozenset({"negative_counts", "uniform_count", "log_g"})
+_LABEL_KEYS = frozenset({"negative_counts", "uniform_count", "log_g", "groups", "contents"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,22 +49,29 @@ def embed_columns(model: nn.Module, sentence_features: Sequence[Features], label
         sentence_features: [anchor, positive, further columns ...].
         labels: None, when every further column is one aligned negative per query; or a dict with `negative_counts`
             (int64 (B,): the third column is the flat list of all explicit negatives), `uniform_count` (the last column
-            is a pool that all queries share) and `log_g` (float32 (N,)), each where it applies.
+            is a pool that all queries share) and `log_g` (float32 (N,)), each where it applies. Where a column mixes
+            modalities, `groups` lists for every column one int64 tensor (m,) for each of its groups of features, in their
+            order: the row of the column that each input is a part of; a row's vector is the sum of its parts'. With it
+            comes `contents` (int64 (B + N,)): equal numbers are equal contents, queries first.
 
     Raises:
         InputError: columns or labels that do not fit together.
     """
     features = list(sentence_features)
-    if len(features) < 2:
+    groups = None if not isinstance(labels, Mapping) else labels.get("groups")
+    if (len(features) if groups is None else len(groups)) < 2:
         raise InputError(f"at least two columns (anchor, positive) were expected, got {len(features)}: add the positives")
-    embeddings = _embed(model, features)
+    embeddings = _embed(model, features) if groups is None else _embed_groups(model, features, groups)
     counts, pool = _read_labels(labels, device=embeddings[0].device)
     owners = _owners(embeddings, counts, pool)
     candidates = torch.cat(embeddings[1:])
     log_g = None if labels is None else labels.get("log_g")
     if log_g is not None and log_g.numel() != candidates.shape[0]:
         raise InputError(f"log_g: {candidates.shape[0]} values were expected (positives, negatives, pool), got {log_g.numel()}")
-    rows = [_content(f, e) for f, e in zip(features, embeddings, strict=True)]
+    if groups is None:
+        rows = [_content(f, e) for f, e in zip(features, embeddings, strict=True)]
+    else:
+        rows = _told_contents(labels.get("contents"), embeddings)
     return Columns(
         queries=embeddings[0],
         candidates=candidates,
@@ -117,6 +124,29 @@ def _content(features: Features, embeddings: Tensor) -> Tensor:
         return embedding_rows(embeddings)
     mask = features.get("attention_mask")
     return token_rows(ids, mask if isinstance(mask, Tensor) and mask.shape == ids.shape else None)
+
+
+def _told_contents(contents: Tensor | None, embeddings: list[Tensor]) -> list[Tensor]:
+    sizes = [embedding.shape[0] for embedding in embeddings]
+    if contents is None or contents.numel() != sum(sizes):
+        came = "none" if contents is None else contents.numel()
+        raise InputError(f"contents: {sum(sizes)} numbers were expected beside groups (queries, then candidates), got {came}")
+    return list(contents.to(embeddings[0].device).reshape(-1, 1).split(sizes))
+
+
+def _embed_groups(model: nn.Module, features: list[Features], groups: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """The vectors of columns that mix modalities: each group of features in a pass of its own, parts summed by row."""
+    if sum(map(len, groups)) != len(features):
+        raise InputError(f"groups: {len(features)} groups of features were expected, got {sum(map(len, groups))}")
+    waiting = iter(features)
+    columns = []
+    for owners in groups:
+        vectors = torch.cat([model(dict(next(waiting)))["sentence_embedding"] for _ in owners])
+        rows = torch.cat(list(owners)).to(vectors.device)
+        if rows.numel() != vectors.shape[0]:
+            raise InputError(f"groups: {rows.numel()} rows were named for {vectors.shape[0]} inputs of a column")
+        columns.append(vectors.new_zeros(int(rows.max()) + 1, vectors.shape[1]).index_add(0, rows, vectors))
+    return columns
 
 
 def _embed(model: nn.Module, features: list[Features]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""From row numbers to the tensors of one batch: texts are looked up by name, never by column order."""
+"""From row numbers to the tensors of one batch: contents are looked up by name, never by column order."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ import numpy as np
 import torch
 
 from normwise.core.config import NegativeSource, StageConfig
+from normwise.core.errors import InputError
+from normwise.data.contents import Content, sameness
 from normwise.data.sets import TrainingPairs
 from normwise.theory.popularity import log_sampling_probabilities
 
 Preprocess = Callable[..., Mapping[str, Any]]
+Grouped = Callable[[Sequence[Content], str | None], Sequence[tuple[np.ndarray, Mapping[str, Any]]]]
+Column = tuple[str, list[Content], str | None]
 
 
 class PairCollator:
@@ -21,7 +25,9 @@ class PairCollator:
     The batch holds `anchor_*` and `positive_*` features (B rows each), `negative_*` features (all explicit negatives
     of the batch, flat) and, with uniform negatives, `pool_*` features (one shared pool). What the loss needs to know
     about them travels in `label`: `negative_counts` (B,), `uniform_count` and `log_g` (one value per column of the
-    score matrix, source corrected only).
+    score matrix, source corrected only). A batch with a picture in it holds one group of features for each modality of
+    a column (`anchor0_*`, `anchor1_*`, ...), and the label says how they go together (`groups`) and which contents are
+    the same (`contents`).
 
     Args:
         pairs: the training pairs.
@@ -29,6 +35,8 @@ class PairCollator:
         preprocess: `SentenceTransformer.preprocess`.
         query_prompt: put before every query.
         candidate_prompt: put before every candidate.
+        group: for contents and a prompt, the features of each modality in them (`models.inputs.grouped_features`); needed
+            where the pairs have pictures.
         seed: decides the uniform draws; the same rows of the same run always get the same pool, so that a resumed
             run sees the batches of an uninterrupted one.
     """
@@ -41,6 +49,7 @@ class PairCollator:
         *,
         query_prompt: str | None = None,
         candidate_prompt: str | None = None,
+        group: Grouped | None = None,
         seed: int = 0,
     ) -> None:
         self.valid_label_columns = ["label"]
@@ -49,6 +58,8 @@ class PairCollator:
         self._preprocess = preprocess
         self._query_prompt = query_prompt
         self._candidate_prompt = candidate_prompt
+        self._group = group
+        self._numbers: dict[str, int] = {}
         self._seed = seed
         self._log_g: np.ndarray | None = None
         if stage.negatives.source is NegativeSource.CORRECTED:
@@ -69,12 +80,16 @@ class PairCollator:
         negatives = [tuple(pairs.negatives[row][: self._stage.hard_negatives]) for row in rows]
         flat = [candidate for own in negatives for candidate in own]
         pool = self._draw_pool(rows)
-        batch: dict[str, Any] = {}
-        self._add(batch, "anchor", [pairs.queries[row] for row in rows], self._query_prompt)
+        corpus = pairs.corpus.contents
+        columns: list[tuple[str, list[Content], str | None]] = [("anchor", [pairs.queries[row] for row in rows], self._query_prompt)]
         for name, candidates in (("positive", positives), ("negative", flat), ("pool", pool)):
             if candidates:
-                self._add(batch, name, [pairs.corpus.texts[candidate] for candidate in candidates], self._candidate_prompt)
-        label: dict[str, torch.Tensor] = {"negative_counts": torch.tensor([len(own) for own in negatives], dtype=torch.int64)}
+                columns.append((name, [corpus[candidate] for candidate in candidates], self._candidate_prompt))
+        label: dict[str, Any] = {"negative_counts": torch.tensor([len(own) for own in negatives], dtype=torch.int64)}
+        if all(isinstance(content, str) for _, contents, _ in columns for content in contents):
+            batch = self._texts(columns)
+        else:
+            batch = self._mixed(columns, label)
         if pool:
             label["uniform_count"] = torch.tensor(len(pool), dtype=torch.int64)
         if self._log_g is not None:
@@ -82,16 +97,37 @@ class PairCollator:
         batch["label"] = label
         return batch
 
+    def _texts(self, columns: Sequence[Column]) -> dict[str, Any]:
+        batch: dict[str, Any] = {}
+        for name, texts, prompt in columns:
+            for key, value in self._preprocess(texts, prompt=prompt).items():
+                batch[f"{name}_{key}"] = value
+        return batch
+
+    def _mixed(self, columns: Sequence[Column], label: dict[str, Any]) -> dict[str, Any]:
+        if self._group is None:
+            raise InputError("the pairs have pictures, and the collator was given no way to read them: pass group")
+        batch: dict[str, Any] = {}
+        owners: list[list[torch.Tensor]] = []
+        for name, contents, prompt in columns:
+            groups = self._group(contents, prompt)
+            owners.append([torch.from_numpy(rows) for rows, _ in groups])
+            for number, (_, features) in enumerate(groups):
+                batch |= {f"{name}{number}_{key}": value for key, value in features.items()}
+        label["groups"] = owners
+        numbers = [self._number(content) for _, contents, _ in columns for content in contents]
+        label["contents"] = torch.tensor(numbers, dtype=torch.int64)
+        return batch
+
+    def _number(self, content: Content) -> int:
+        return self._numbers.setdefault(sameness(content), len(self._numbers))
+
     def _draw_pool(self, rows: Sequence[int]) -> list[int]:
         count = self._stage.negatives.count
         if count is None:
             return []
         generator = np.random.default_rng([self._seed, *rows])
-        return generator.integers(0, len(self._pairs.corpus.texts), size=count).tolist()
-
-    def _add(self, batch: dict[str, Any], name: str, texts: list[str], prompt: str | None) -> None:
-        for key, value in self._preprocess(texts, prompt=prompt).items():
-            batch[f"{name}_{key}"] = value
+        return generator.integers(0, len(self._pairs.corpus), size=count).tolist()
 
 
 def log_popularity(pairs: TrainingPairs, *, smoothing: float) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from normwise.core.errors import InputError
 from normwise.core.files import read_json, whole_folder, write_json
 from normwise.core.records import GateReport, StageResult
 from normwise.core.similarity import Similarity
+from normwise.data.contents import Content
 from normwise.data.sets import TrainingPairs
 from normwise.data.vectors import write_array
 from normwise.engine.processes import current_processes
@@ -29,10 +30,11 @@ from normwise.models.saving import save_plain
 from normwise.objectives.temperature import matched_temperature
 from normwise.theory.directions import norms
 from normwise.training.gates import angular_gate, logit_gate
+from normwise.training.picture_features import PictureFeatures
 from normwise.training.stage import Plan, StageRun, prepare, prune_checkpoints, train_stage
 from normwise.training.trainer import TEMPERATURE, complete_checkpoints, load_checkpoint
 
-Embed = Callable[[SentenceTransformer, Sequence[str], str | None], np.ndarray]
+Embed = Callable[[SentenceTransformer, Sequence[Content], str | None], np.ndarray]
 CALIBRATION_PAIRS = 64
 
 
@@ -96,12 +98,13 @@ class Recipe:
         seed: of this repetition.
         work: folder for stages; what is finished there is never trained again.
         data_fingerprint: a hash of the training data.
-        embed: (model, texts, prompt) -> (B, D) raw vectors, for gates and matching.
+        embed: (model, contents, prompt) -> (B, D) raw vectors, for gates and matching.
         dev_cosine: model -> (B,) nDCG@10 under cosine of each dev query, or None without a dev set.
         log: receives one line of words per event.
         progress: draw progress bars.
         observers: log norms and residuals in training.
         logs: folder for TensorBoard's events.
+        features: what frozen vision towers said of pictures, shared by stages, arms and seeds.
     """
 
     config: PaceConfig
@@ -117,6 +120,7 @@ class Recipe:
     progress: bool = False
     observers: bool = True
     logs: Path | None = None
+    features: PictureFeatures = field(default_factory=PictureFeatures)
 
     def base(self) -> Node:
         """The encoder before any training, as a finished node."""
@@ -195,6 +199,7 @@ class Recipe:
             progress=self.progress,
             keep_steps=keep_steps,
             say=None if self.progress else self.log,
+            features=self.features,
         )
 
     def _keep_steps(self, stages: tuple[StageConfig, ...]) -> tuple[int, ...]:
@@ -276,7 +281,7 @@ class Recipe:
         rows = np.random.default_rng(self.seed).permutation(len(self.pairs.queries))[:CALIBRATION_PAIRS]
         prompts = model.prompts or {}
         queries = self.embed(model, [self.pairs.queries[row] for row in rows], prompts.get("query") or None)
-        positives = [self.pairs.corpus.texts[self.pairs.positives[row]] for row in rows]
+        positives = [self.pairs.corpus.contents[self.pairs.positives[row]] for row in rows]
         return queries, self.embed(model, positives, prompts.get("document") or None)
 
     def _keep(self, node: Node, model: SentenceTransformer, before: Node | None) -> Node:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,10 @@ from transformers import TrainerCallback
 from normwise.core.config import NegativeSource, StageConfig, TemperatureConfig, Trainable, Weighting
 from normwise.core.errors import InputError, WorkError
 from normwise.core.records import StageResult
+from normwise.data.contents import iter_pictures
+from normwise.data.pictures import Picture
 from normwise.data.sets import TrainingPairs
+from normwise.models.inputs import grouped_features
 from normwise.models.lora import attach_lora
 from normwise.models.probe import probe_vectors
 from normwise.models.trainable import set_trainable
@@ -24,6 +27,7 @@ from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import remove_learnable_temperature
 from normwise.training.collate import PairCollator
 from normwise.training.observers import CheckpointMark, CurveObserver, FiniteGuard, MovementGuard, ProgressLines, count_loss_spikes
+from normwise.training.picture_features import Grouped, PictureFeatures
 from normwise.training.trackers import TENSORBOARD, tensorboard
 from normwise.training.trainer import StageTrainer, complete_checkpoints
 
@@ -46,6 +50,7 @@ class StageRun:
         progress: draw the trainer's progress bar.
         keep_steps: checkpoints that must outlive the stage.
         say: receives a line of words a few times in a stage; None says nothing.
+        features: what frozen vision towers said of pictures, shared by the stages of a run.
     """
 
     pairs: TrainingPairs
@@ -59,17 +64,24 @@ class StageRun:
     progress: bool = False
     keep_steps: tuple[int, ...] = ()
     say: Callable[[str], None] | None = None
+    features: PictureFeatures = field(default_factory=PictureFeatures)
 
 
-def prepare(model: SentenceTransformer, stage: StageConfig, *, seed: int) -> tuple[str, ...]:
+def prepare(model: SentenceTransformer, stage: StageConfig, *, seed: int, modalities: frozenset[str] | None = None) -> tuple[str, ...]:
     """Attach adapters or unfreeze weights, as the stage says.
+
+    Args:
+        model: the model to train.
+        stage: what to train.
+        seed: of the adapters.
+        modalities: those of the training data; None is all that the model reads.
 
     Returns:
         The names of the trainable tensors that are expected to move.
     """
     if stage.trainable is Trainable.LORA:
         attach_lora(model, stage.lora_settings, seed=seed)
-    return set_trainable(model, stage)
+    return set_trainable(model, stage, modalities=modalities)
 
 
 def build_loss(
@@ -169,33 +181,25 @@ def train_stage(
         WorkError: the loss became infinite, or a trainable tensor does not move.
     """
     started = time.monotonic()
-    names = prepare(model, stage, seed=run.seed)
+    names = prepare(model, stage, seed=run.seed, modalities=run.pairs.modalities)
     loss = build_loss(model, stage, temperature=temperature, confidence_temperature=run.confidence_temperature, seed=run.seed)
     observer = None if run.observe_every is None else CurveObserver(loss, every=run.observe_every)
     arguments = training_arguments(stage, run, folder)
     plan = run.plan(stage, stage.steps * stage.accumulation * arguments.world_size, run.seed)
-    prompts = model.prompts or {}
-    collator = PairCollator(
-        run.pairs,
-        stage,
-        model.preprocess,
-        query_prompt=prompts.get("query") or None,
-        candidate_prompt=prompts.get("document") or None,
-        seed=run.seed,
-    )
-    trainer = StageTrainer(
-        model=model,
-        args=arguments,
-        loss=loss,
-        collator=collator,
-        plan=plan,
-        rows=len(run.pairs.queries),
-        callbacks=_callbacks(model, stage, run, loss=loss, names=names, logs=run.logs or folder),
-        observer=observer,
-    )
     checkpoints = complete_checkpoints(folder)
     last = max(checkpoints, default=None)
-    trainer.train(resume_from_checkpoint=str(checkpoints[last]) if last else None)
+    with run.features.used_by(model, list(_shown(run.pairs, plan)), say=run.say) as known:
+        trainer = StageTrainer(
+            model=model,
+            args=arguments,
+            loss=loss,
+            collator=_collator(model, stage, run, known),
+            plan=plan,
+            rows=len(run.pairs.queries),
+            callbacks=_callbacks(model, stage, run, loss=loss, names=names, logs=run.logs or folder),
+            observer=observer,
+        )
+        trainer.train(resume_from_checkpoint=str(checkpoints[last]) if last else None)
     # Autocast stays wrapped around the model's forward otherwise, and what follows is measured in full precision.
     trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
     if not np.isfinite(probe_vectors(model)).all():
@@ -215,6 +219,29 @@ def train_stage(
         seconds=time.monotonic() - started,
         curve=curve,
         notes=_notes(stage, curve, len(names)),
+    )
+
+
+def _shown(pairs: TrainingPairs, plan: Sequence[np.ndarray]) -> Iterator[Picture]:
+    """The pictures that the planned batches show: those of their pairs, or of the whole set where negatives are drawn from it."""
+    if "image" not in pairs.modalities:
+        return
+    rows = np.unique(np.concatenate(plan)) if len(plan) else np.zeros(0, dtype=np.int64)
+    candidates = {int(pairs.positives[row]) for row in rows} | {candidate for row in rows for candidate in pairs.negatives[row]}
+    contents = [pairs.queries[row] for row in rows] + [pairs.corpus.contents[candidate] for candidate in sorted(candidates)]
+    yield from iter_pictures(tuple(contents))
+
+
+def _collator(model: SentenceTransformer, stage: StageConfig, run: StageRun, known: Grouped | None) -> PairCollator:
+    prompts = model.prompts or {}
+    return PairCollator(
+        run.pairs,
+        stage,
+        model.preprocess,
+        query_prompt=prompts.get("query") or None,
+        candidate_prompt=prompts.get("document") or None,
+        group=known or (lambda contents, prompt: grouped_features(model, contents, prompt=prompt)),
+        seed=run.seed,
     )
 
 

@@ -19,6 +19,7 @@ from transformers import PrinterCallback
 
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import read_json, write_json
+from normwise.models.towers import rest_frozen_towers
 from normwise.objectives.loss import FocalEmbeddingLoss
 from normwise.objectives.temperature import load_temperature_state, temperature_state
 from normwise.training.collate import PairCollator
@@ -92,13 +93,15 @@ class StageTrainer(SentenceTransformerTrainer):
         """Split the batch into features, and note how many tokens each text has."""
         features, labels = super().collect_features(dict(inputs))
         if self._observer is not None:
+            mixed = isinstance(labels, Mapping) and "groups" in labels
             self._observer.token_counts = tuple(
-                feature["attention_mask"].sum(dim=1).cpu().numpy() for feature in features if "attention_mask" in feature
+                feature["attention_mask"].sum(dim=1).cpu().numpy() for feature in features if "attention_mask" in feature and not mixed
             )
         return features, labels
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """The loss; a batch that it cannot take stops the work and says where."""
+        """The loss; a batch that it cannot take stops the work and says where. What is frozen of a vision tower rests."""
+        rest_frozen_towers(self.model)
         try:
             return super().compute_loss(*args, **kwargs)
         except InputError as error:

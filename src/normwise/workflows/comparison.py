@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -13,11 +14,14 @@ from sentence_transformers import SentenceTransformer
 from normwise.core.config import ClaimConfig
 from normwise.core.files import write_bytes
 from normwise.core.records import METRICS, Comparison, Interval, MetricTable, Outcome, ReportFigures
+from normwise.data.contents import Content
 from normwise.data.sets import Judged
+from normwise.models.encoding import encode_contents
 from normwise.theory.bootstrap import hierarchical_interval, holm_levels, paired_difference_interval, paired_hierarchical_interval
 from normwise.theory.decision import MINIMUM_SEEDS, outcome
 from normwise.theory.directions import normalize, norms
 from normwise.theory.plane import norm_percentiles, principal_plane
+from normwise.training.picture_features import PictureFeatures
 from normwise.workflows.ranked import geometry_figures, rank
 
 RANKINGS = ("cosine", "dot")
@@ -25,20 +29,21 @@ FIGURE_POINTS = 1_500
 
 
 def embed(
-    model: SentenceTransformer, texts: Sequence[str], prompt: str | None, *, batch_size: int = 64, progress: bool = False
+    model: SentenceTransformer,
+    contents: Sequence[Content],
+    prompt: str | None,
+    *,
+    batch_size: int = 64,
+    progress: bool = False,
+    features: PictureFeatures | None = None,
 ) -> np.ndarray:
-    """Raw vectors of texts: (B, D) float32, norms as the model gives them; no prompt means none, whatever the model's default."""
-    return np.asarray(
-        model.encode(
-            list(texts),
-            prompt=prompt or "",
-            batch_size=batch_size,
-            normalize_embeddings=False,
-            convert_to_numpy=True,
-            show_progress_bar=progress,
-        ),
-        dtype=np.float32,
-    )
+    """Raw vectors of contents: (B, D) float32, norms as the model gives them; no prompt means none, whatever the model's default.
+
+    With `features`, what the vision tower has said of a picture before is looked up.
+    """
+    if features is not None:
+        return features.encode(model, contents, prompt=prompt, batch_size=batch_size, progress=progress)
+    return encode_contents(model, contents, prompt=prompt, batch_size=batch_size, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,14 @@ class Scores:
         return cls(metrics=metrics, geometry=geometry)
 
 
-def split_vectors(model: SentenceTransformer, judged: Judged, *, batch_size: int, progress: bool) -> tuple[np.ndarray, np.ndarray]:
+def split_vectors(
+    model: SentenceTransformer, judged: Judged, *, batch_size: int, progress: bool, features: PictureFeatures | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Raw vectors of a split's queries and candidates."""
     prompts = model.prompts or {}
-    queries = embed(model, judged.queries, prompts.get("query") or None, batch_size=batch_size, progress=progress)
-    return queries, embed(model, judged.corpus.texts, prompts.get("document") or None, batch_size=batch_size, progress=progress)
+    how: dict[str, Any] = {"batch_size": batch_size, "progress": progress, "features": features}
+    queries = embed(model, judged.queries, prompts.get("query") or None, **how)
+    return queries, embed(model, judged.corpus.contents, prompts.get("document") or None, **how)
 
 
 def score_split(queries: np.ndarray, candidates: np.ndarray, judged: Judged, *, seed: int) -> Scores:
@@ -101,11 +109,13 @@ def cached_scores(folder: Path, split: str, compute: Callable[[], Scores]) -> Sc
     return Scores.read(path)
 
 
-def dev_cosine_ndcg(judged: Judged, *, batch_size: int) -> Callable[[SentenceTransformer], np.ndarray]:
+def dev_cosine_ndcg(
+    judged: Judged, *, batch_size: int, features: PictureFeatures | None = None
+) -> Callable[[SentenceTransformer], np.ndarray]:
     """For a model, nDCG@10 under cosine of each dev query: what the gate between stages compares."""
 
     def measure(model: SentenceTransformer) -> np.ndarray:
-        queries, candidates = split_vectors(model, judged, batch_size=batch_size, progress=False)
+        queries, candidates = split_vectors(model, judged, batch_size=batch_size, progress=False, features=features)
         return rank(queries, candidates, judged.relevance).metrics["cosine"]["ndcg@10"]
 
     return measure

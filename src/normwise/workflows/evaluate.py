@@ -84,7 +84,7 @@ def evaluate(
     split = split or "test"
     judged = _split(loaded, split)
     encoder = _open(model)
-    candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=batch_size, progress=progress)
+    candidates = encoder.encode_candidates(judged.corpus.contents, batch_size=batch_size, progress=progress)
     queries = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
     with _naming(f"vectors of {encoder.name}"):
         ranked = rank(queries, candidates, judged.relevance)
@@ -92,7 +92,7 @@ def evaluate(
     if split == "test" and loaded.dev is not None and len(names) > 1 and loaded.dev.usable:
         dev = loaded.dev
         if dev.corpus is not judged.corpus and dev.corpus != judged.corpus:
-            candidates_of_dev = encoder.encode_candidates(dev.corpus.texts, batch_size=batch_size, progress=progress)
+            candidates_of_dev = encoder.encode_candidates(dev.corpus.contents, batch_size=batch_size, progress=progress)
         else:
             candidates_of_dev = candidates
         vectors = encoder.encode_queries(dev.queries, batch_size=batch_size, progress=progress)

@@ -18,6 +18,7 @@ from normwise.core.errors import InputError, near_names
 from normwise.core.records import GEOMETRY, METRICS
 from normwise.core.similarity import Similarity
 from normwise.data.batches import BatchPlan, choose_plan
+from normwise.data.contents import content_digest
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
@@ -26,6 +27,7 @@ from normwise.models.loading import load_base
 from normwise.models.structure import token_limit
 from normwise.models.tokens import token_counter
 from normwise.models.trainable import check_stage
+from normwise.training.picture_features import PictureFeatures
 from normwise.training.recipe import Recipe, confidence_temperature
 from normwise.training.trackers import check_trackers
 from normwise.workflows.comparison import dev_cosine_ndcg, embed
@@ -66,6 +68,11 @@ class Job:
         """See `data_fingerprint`; read once, whatever the number of seeds."""
         return data_fingerprint(self.data)
 
+    @cached_property
+    def features(self) -> PictureFeatures:
+        """What frozen vision towers said of pictures, shared by all arms and seeds."""
+        return PictureFeatures()
+
     def recipe(self, seed: int, work: Path) -> Recipe:
         """The recipe that trains the arms for one seed."""
         batch = self.config.evaluation_batch
@@ -77,11 +84,12 @@ class Job:
             seed=seed,
             work=work,
             data_fingerprint=self.data_hash,
-            embed=lambda model, texts, prompt: embed(model, texts, prompt, batch_size=batch),
-            dev_cosine=dev_cosine_ndcg(self.dev, batch_size=batch),
+            embed=lambda model, contents, prompt: embed(model, contents, prompt, batch_size=batch, features=self.features),
+            dev_cosine=dev_cosine_ndcg(self.dev, batch_size=batch, features=self.features),
             log=self.log,
             progress=self.progress,
             logs=work.parent / "logs",
+            features=self.features,
         )
 
     def _plan(self, stage: StageConfig, batches: int, seed: int) -> Sequence[np.ndarray]:
@@ -212,9 +220,11 @@ def data_fingerprint(data: RetrievalData) -> str:
     for part in (data.train, data.dev, data.test):
         if part is None:
             continue
-        for text in (*part.queries, *part.corpus.texts):
-            digest.update(text.encode("utf-8", "surrogatepass"))
+        for content in (*part.queries, *part.corpus.contents):
+            # Texts go in as they are: runs that began before there were pictures go on.
+            digest.update(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content_digest(content))
             digest.update(b"\0")
+        digest.update("\0".join(part.tasks).encode("utf-8", "surrogatepass"))
     for judged in (data.dev, data.test):
         if judged is not None:
             digest.update(repr((judged.query_ids, judged.corpus.ids, judged.relevance)).encode("utf-8", "surrogatepass"))

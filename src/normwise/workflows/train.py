@@ -162,7 +162,7 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float, warn
     test_scores = _scores(trained, "test", job.test)
     outcomes, claimed = judge_claims(config.claims, test_scores, job.test.clusters, samples=config.bootstrap, seed=0)
     runs = _runs(trained, dev_scores, test_scores)
-    vectors = split_vectors(model, job.test, batch_size=config.evaluation_batch, progress=False)
+    vectors = split_vectors(model, job.test, batch_size=config.evaluation_batch, progress=False, features=job.features)
     model_folder = publish_model(model, out / "model", job=job, decision=decision, runs=runs, vectors=vectors)
     result = TrainResult(
         runs=runs,
@@ -206,7 +206,9 @@ def _scores(trained: Trained, split: str, judged: Judged) -> dict[str, list[Scor
     batch = trained.job.config.evaluation_batch
 
     def score(node: Node) -> Scores:
-        return score_split(*split_vectors(_open(node, trained.job.config), judged, batch_size=batch, progress=False), judged, seed=0)
+        model = _open(node, trained.job.config)
+        vectors = split_vectors(model, judged, batch_size=batch, progress=False, features=trained.job.features)
+        return score_split(*vectors, judged, seed=0)
 
     scores: dict[str, list[Scores]] = {}
     for arm in (UNTRAINED, *trained.job.config.arms):
