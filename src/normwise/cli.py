@@ -191,7 +191,9 @@ def train(
 def evaluate(
     context: typer.Context,
     model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,
-    data: Annotated[str | None, typer.Option("--data", help="A built-in set, a BEIR folder or a file of named columns.")] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="A built-in set, a BEIR folder, a file of named columns, or an MMEB folder.")
+    ] = None,
     vectors: Annotated[
         tuple[Path, Path] | None, typer.Option("--vectors", metavar="QUERIES.npy CANDIDATES.npy", help="Bare vectors in place of a model.")
     ] = None,
@@ -201,11 +203,26 @@ def evaluate(
     split: Annotated[str | None, typer.Option("--split", help="test or dev; without it test, and every row of a file of pairs.")] = None,
     similarity: Annotated[str, typer.Option("--similarity", help="all, or one of the four similarities.")] = "all",
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
+    subset: Annotated[list[str] | None, typer.Option("--subset", help="Of an MMEB folder, a task to measure; repeatable.")] = None,
+    image_root: Annotated[Path | None, typer.Option("--image-root", help="Of an MMEB folder, what paths of pictures begin at.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE.json", help="Of an MMEB folder, what --json said of another model: compare.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure retrieval under every similarity, with intervals and the geometry of the vectors."""
+    """Measure retrieval under every similarity, with intervals and the geometry of the vectors.
+
+    A folder in MMEB's layout is measured in MMEB's protocol: P@1 of every query in its own candidate set, task by task.
+    """
 
     def work() -> Record:
+        from normwise import cli_mmeb
+
+        if cli_mmeb.asked(data, subset, image_root, baseline):
+            cli_mmeb.refuse(
+                vectors=vectors, qrels=qrels, split=split, report=report, similarity=None if similarity == "all" else similarity
+            )
+            return cli_mmeb.evaluate(model, data, subsets=subset, image_root=image_root, baseline=baseline)
         _check_similarity(similarity)
         if vectors is not None:
             if model is not None or data is not None or split is not None:
@@ -221,7 +238,12 @@ def evaluate(
 
         return run(model, data, split=split, similarity=similarity, progress=sys.stderr.isatty(), report=report)
 
-    cli_work.do(context, work, cli_tables.show_evaluation, as_json=as_json)
+    def show(record: Any) -> None:
+        from normwise import cli_mmeb
+
+        (cli_mmeb.show if cli_mmeb.is_mmeb_record(record) else cli_tables.show_evaluation)(record)
+
+    cli_work.do(context, work, show, as_json=as_json)
 
 
 def _check_out(*, resume: bool, overwrite: bool) -> None:

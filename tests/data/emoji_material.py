@@ -75,6 +75,7 @@ def write_packages(root):
     the last thing not at all; Fluent's thumbs down is its thumbs up, mirrored; two drawings of OpenMoji are broken.
     """
     rows = [*things(), *people(), *flags()]
+    rows += [entry("1F9F0", "toolbox", tags="tools, work, mechanic", group="symbols", subgroup="box")]
     rows += [entry("E001", "an extra", group="extras-openmoji"), entry("1F3FB", "light skin tone", group="component")]
     rows += [entry("1F300", "broken drawing"), entry("1F301", "drawing that reaches out")]
     openmoji = root / "node_modules" / "openmoji"

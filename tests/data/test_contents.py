@@ -94,6 +94,7 @@ def test_the_same_is_up_to_case_in_texts_and_to_the_byte_in_pictures():
     assert len({sameness(one) for one in distinct}) == len(distinct)
     assert len({content_digest(one) for one in distinct}) == len(distinct)
     assert content_digest(BOTH) == content_digest(Interleaved((copy, "in red")))
+    assert content_digest(Interleaved((CAT, "at", "b"))) != content_digest(Interleaved((CAT, "a", "tb")))  # where a part ends
     assert content_digest("Cat") != content_digest("cat")
     assert content_digest("x\ud800") != content_digest("x")
 

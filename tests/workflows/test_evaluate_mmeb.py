@@ -1,5 +1,7 @@
 """MMEB's protocol end to end with an encoder whose figures are known by hand; two models compared."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -107,7 +109,7 @@ def test_intervals_cover_their_means_and_are_wider_after_correction(many):
 
 def test_a_limit_draws_the_same_queries_whatever_else_is_asked_for(many):
     both = evaluate_mmeb(ColorEncoder(), many, limit_queries=10)
-    alone = evaluate_mmeb(ColorEncoder(), many, subsets=["GQA"], limit_queries=10)
+    alone = evaluate_mmeb(ColorEncoder(), [replace(task) for task in many], subsets=["GQA"], limit_queries=10)
     assert [task.queries for task in both.tasks] == [10, 10]
     assert {task.name: task.fingerprint for task in both.tasks}["GQA"] == alone.tasks[0].fingerprint
     other = evaluate_mmeb(ColorEncoder(), many, subsets=["GQA"], limit_queries=10, seed=1)
@@ -135,6 +137,12 @@ def test_the_better_model_is_called_better_and_the_other_worse(many):
     assert compare_mmeb(trained, base).overall.verdict == "worse"
     same = compare_mmeb(base, base)
     assert (same.overall.verdict, same.overall.difference.mean) == ("undecided at this size", 0.0)
+
+
+def test_each_model_is_read_under_its_own_ranking(found):
+    compared = compare_mmeb(found, found, base_ranking="cosine", trained_ranking="dot")
+    assert compared.overall.difference.mean == pytest.approx(-0.05)
+    assert compare_mmeb(found, found, base_ranking="dot").overall.difference.mean == pytest.approx(0.05)
 
 
 def test_a_model_that_gives_everything_one_vector_gets_what_chance_gets(tasks):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from normwise.data import python_calls, python_docs, wordnet
+from normwise.data import emoji, emoji_composed, emoji_files, python_calls, python_docs, small_pictures, wordnet
 from normwise.data.cache import default_cache
 from normwise.data.sets import RetrievalData
 from normwise.data.wordnet_files import HOW_TO_GET, find_wordnet
@@ -48,6 +49,12 @@ def _has_counts() -> bool:
     return folder is not None and (folder / "cntlist.rev").is_file()
 
 
+def _draws(*styles: str) -> bool:
+    return all(find_spec(name) is not None for name in ("pyarrow", "resvg_py", "PIL")) and all(
+        emoji_files.find_package(style) is not None for style in styles
+    )
+
+
 _PYTHON = (
     "built on first use from Python code on this machine, a minute or two, then cached "
     '(needs pip install "normwise[train]"); data.roots reads folders of your own instead'
@@ -60,6 +67,36 @@ BUILTIN: dict[str, BuiltinSet] = {
         BuiltinSet(wordnet.SENSES, wordnet.KINDS[wordnet.SENSES], wordnet.build_senses, _has_counts, HOW_TO_GET),
         BuiltinSet(wordnet.GLOSSES, wordnet.KINDS[wordnet.GLOSSES], wordnet.build_glosses, _has_wordnet, HOW_TO_GET),
         BuiltinSet(wordnet.EXAMPLES, wordnet.KINDS[wordnet.EXAMPLES], wordnet.build_examples, _has_wordnet, HOW_TO_GET),
+        BuiltinSet(emoji.CAPTIONS, emoji.KINDS[emoji.CAPTIONS], emoji.build_captions, partial(_draws, "openmoji"), emoji_files.HOW_TO_GET),
+        BuiltinSet(emoji.PICTURES, emoji.KINDS[emoji.PICTURES], emoji.build_pictures, partial(_draws, "openmoji"), emoji_files.HOW_TO_GET),
+        BuiltinSet(
+            emoji.STYLED,
+            emoji.KINDS[emoji.STYLED],
+            emoji.build_styles,
+            partial(_draws, "openmoji", "twemoji", "fluent"),
+            emoji_files.HOW_TO_GET,
+        ),
+        BuiltinSet(
+            emoji_composed.COMPOSED,
+            emoji_composed.KIND,
+            emoji_composed.build_composed,
+            partial(_draws, "openmoji", "twemoji"),
+            emoji_files.HOW_TO_GET,
+        ),
+        BuiltinSet(
+            small_pictures.FASHION,
+            small_pictures.KINDS[small_pictures.FASHION],
+            small_pictures.build_fashion,
+            lambda: small_pictures.find_fashion() is not None,
+            small_pictures.HOW_TO_GET_FASHION,
+        ),
+        BuiltinSet(
+            small_pictures.DIGITS,
+            small_pictures.KINDS[small_pictures.DIGITS],
+            small_pictures.build_digits,
+            lambda: find_spec("PIL") is not None,
+            small_pictures.HOW_TO_GET_DIGITS,
+        ),
     )
 }
 

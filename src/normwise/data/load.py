@@ -20,6 +20,8 @@ from normwise.data.clusters import components
 from normwise.data.columns import RULE, SUFFIXES, PairRows, dataset_rows, is_pair_file, read_pair_file
 from normwise.data.contents import Content, pictures_of
 from normwise.data.hygiene import drop_bad_pairs, refuse_contradictions
+from normwise.data.mmeb import read_mmeb_train
+from normwise.data.mmeb_layout import mmeb_layout
 from normwise.data.opening import folder_names, kind_of, user_path
 from normwise.data.picture_columns import PictureSource, is_picture_column, parse_color
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
@@ -105,7 +107,20 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
         if config.dev or config.test:
             raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
         return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
+    if kind_of(path) == "folder" and (layout := mmeb_layout(path)) is not None:
+        return _mmeb(path, layout, config), frozenset(), None
     return _of_parts(_read_parts(path, config), config)
+
+
+def _mmeb(path: Path, layout: str, config: DataConfig) -> RetrievalData:
+    """Training pairs in MMEB's layout; dev and test are split off."""
+    if layout != "training":
+        raise InputError(f"{path} is in MMEB's evaluation layout, whose queries have their own candidate sets: use normwise evaluate")
+    if config.dev or config.test:
+        raise InputError(
+            f"{path} is a folder in MMEB's training layout, from which dev and test are split off: leave data.dev and data.test out"
+        )
+    return read_mmeb_train(path, image_root=config.image_root, on_bad_rows=config.on_bad_rows)
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:

@@ -1,0 +1,160 @@
+"""Mixed inputs: grouped, encoded as one by one, put back in order; texts are never taken for paths."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from normwise.core.config import ModelConfig
+from normwise.core.errors import InputError
+from normwise.data.contents import Interleaved, modality_of
+from normwise.data.pictures import Picture
+from normwise.models.encoder import Encoder
+from normwise.models.encoding import encode_contents
+from normwise.models.inputs import Group, as_contents, group_contents, model_input, put_together, reads
+from normwise.models.loading import load_base
+from normwise.models.probe import probe_pictures
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    st = load_base(ModelConfig(layers=1, max_tokens=16, vision={"dimensions": 24, "image_size": 32}))
+    return Encoder(st, similarity="dot")
+
+
+def one_by_one(encoder, contents):
+    return np.concatenate([encoder.encode_queries([content]) for content in contents])
+
+
+def test_a_mixed_list_in_one_call_is_the_same_as_one_by_one(encoder):
+    a, b, c = probe_pictures()[:3]
+    mixed = ["a red car", a, (b, "the same in blue"), "", c, ("before", a, "after"), "a red car", [a, b]]
+    together = encoder.encode_queries(mixed, batch_size=2)
+    np.testing.assert_allclose(together, one_by_one(encoder, mixed), atol=2e-5)
+    assert together.shape == (8, 24)
+    np.testing.assert_allclose(together[0], together[6], atol=2e-5)
+
+
+@settings(max_examples=10)
+@given(order=st.permutations(range(6)), batch_size=st.integers(1, 7))
+def test_the_order_of_the_list_is_the_order_of_the_vectors(encoder, order, batch_size):
+    a, b, c = probe_pictures()[:3]
+    contents = ["cat", a, Interleaved((b, "dog")), "a longer text of some words", c, Interleaved(("x", a))]
+    reference = encoder.encode_candidates(contents)
+    found = encoder.encode_candidates([contents[place] for place in order], batch_size=batch_size)
+    np.testing.assert_allclose(found, reference[list(order)], atol=2e-5)
+
+
+def test_text_and_picture_of_two_towers_are_the_sum_so_that_dot_scores_add_up(encoder):
+    a = probe_pictures()[0]
+    whole, parts = encoder.encode_queries([(a, "in blue")]), encoder.encode_queries([a, "in blue"])
+    candidates = encoder.encode_candidates(["one", "two", probe_pictures()[1]])
+    np.testing.assert_allclose(encoder.score(whole, candidates)[0], encoder.score(parts, candidates).sum(axis=0), rtol=1e-4, atol=1e-4)
+    assert encoder.contract.text_with_picture == "sum"
+
+
+def test_a_text_that_looks_like_a_picture_stays_a_text(encoder, tmp_path, monkeypatch):
+    path = tmp_path / "cat.png"
+    Image.new("RGB", (8, 8)).save(path)
+    names = [str(path), "http://127.0.0.1:9/cat.png", "data:image/png;base64,AAAA", "https://youtu.be/x"]
+    monkeypatch.setattr("urllib.request.urlopen", lambda *a, **k: pytest.fail("fetched"))
+    found = encoder.encode_queries(names)
+    longer = encoder.encode_queries([f"{name} " for name in names])
+    np.testing.assert_allclose(found, longer, atol=1e-5)
+    assert not np.allclose(found[0], encoder.encode_queries([path])[0], atol=1e-3)
+
+
+def test_paths_images_and_pictures_are_one_picture(encoder, tmp_path):
+    image = probe_pictures()[4].open()
+    image.save(tmp_path / "x.png")
+    rows = encoder.encode_queries([tmp_path / "x.png", image, Picture.of_file(tmp_path / "x.png")])
+    np.testing.assert_allclose(rows, np.repeat(rows[:1], 3, axis=0), atol=1e-5)
+    np.testing.assert_allclose(encoder.encode_images([image]), rows[:1], atol=1e-5)
+
+
+def test_a_turned_photo_in_memory_is_turned_back(encoder):
+    image = probe_pictures()[1].open()
+    turned = image.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[274] = 6  # the camera was turned: rotate by 270 degrees to look at it
+    turned.getexif()[274] = 6
+    np.testing.assert_allclose(encoder.encode_images([turned]), encoder.encode_images([image]), atol=1e-5)
+
+
+def test_skip_gives_the_zero_vector_and_names_what_was_skipped(encoder, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no picture at all")
+    good = probe_pictures()[0]
+    mixed = ["text", tmp_path / "bad.png", good, (tmp_path / "bad.png", "with words")]
+    with pytest.warns(UserWarning, match=r"2 contents have a picture that cannot be opened and got the zero vector: .*bad.png") as told:
+        found = encoder.encode_queries(mixed, on_error="skip")
+    assert len(told) == 1
+    np.testing.assert_array_equal(np.linalg.norm(found, axis=1) == 0, [False, True, False, True])
+    np.testing.assert_allclose(found[[0, 2]], encoder.encode_queries(["text", good]), atol=1e-5)
+    with pytest.raises(InputError, match=r"bad\.png"):
+        encoder.encode_queries(mixed)
+    with pytest.raises(InputError, match="on_error must be raise or skip, got 'ignore'"):
+        encoder.encode_queries(mixed, on_error="ignore")
+
+
+def test_all_skipped_is_all_zeros(encoder, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"x")
+    with pytest.warns(UserWarning, match="1 contents have a picture"):
+        assert not encoder.encode_queries([tmp_path / "bad.png"], on_error="skip").any()
+
+
+def test_a_model_of_texts_refuses_pictures_by_index(make_small):
+    plain = Encoder(make_small())
+    with pytest.raises(InputError, match=r"contents\[1\] is image \(\[probe picture 0\]\), and the model reads texts only: choose a model"):
+        plain.encode_queries(["a", probe_pictures()[0]])
+    with pytest.raises(InputError, match=r"reads text, not images"):
+        plain.encode_images([probe_pictures()[0]])
+
+
+@pytest.mark.parametrize(("value", "shown"), [(["a", "b"], "'a', 'b'"), ((), r"\(\)"), ({"text": "a"}, "dict"), (b"x", "bytes")])
+def test_what_is_no_content_is_named(value, shown):
+    with pytest.raises(InputError, match=rf"inputs\[1\] must be a text \(str\) or a picture .*{shown}"):
+        as_contents(["fine", value], what="inputs")
+
+
+def test_one_content_in_place_of_a_list_is_refused():
+    with pytest.raises(InputError, match="inputs must be a list, got one Picture"):
+        as_contents(probe_pictures()[0], what="inputs")
+
+
+def test_groups_cover_every_content_once_or_by_its_parts(encoder):
+    a, b = probe_pictures()[:2]
+    contents = ["x", a, Interleaved((a, "y", b)), "z"]
+    groups = group_contents(encoder.model, contents)
+    assert [(group.modality, group.owners.tolist()) for group in groups] == [("text", [0, 2, 3]), ("image", [1, 2, 2])]
+    assert {modality_of(content) for group in groups for content in group.inputs} == {"text", "image"}
+    assert reads(encoder.model) == "towers"
+    assert model_input(encoder.model, "x.png") == {"text": "x.png"}
+
+
+def test_parts_are_summed_by_owner():
+    groups = [Group("text", np.array([1, 0, 1]), ("a", "b", "c")), Group("image", np.array([1]), (probe_pictures()[0],))]
+    rows = [np.array([[1.0], [2.0], [4.0]]), np.array([[8.0]])]
+    assert put_together(3, 1, groups, rows).tolist() == [[2.0], [13.0], [0.0]]
+
+
+def test_nothing_gives_no_rows_and_encoding_leaves_no_gradient(encoder):
+    assert encode_contents(encoder.model, []).shape == (0, 24)
+    assert torch.is_grad_enabled()
+    assert encoder.encode_candidates([probe_pictures()[0]]).dtype == np.float32
+
+
+def test_a_saved_dual_encoder_comes_back_and_a_changed_vision_tower_is_seen(encoder, tmp_path):
+    mixed = ["a", probe_pictures()[2]]
+    encoder.save(tmp_path / "model")
+    again = Encoder.load(tmp_path / "model")
+    np.testing.assert_allclose(again.encode_queries(mixed), encoder.encode_queries(mixed), atol=1e-6)
+    assert again.contract.modalities == ("text", "image")
+    from sentence_transformers import SentenceTransformer
+
+    plain = SentenceTransformer(str(tmp_path / "model"))
+    np.testing.assert_allclose(plain.encode([{"text": "a"}]), encoder.encode_candidates(["a"]), atol=1e-5)
+    np.testing.assert_allclose(plain.encode([probe_pictures()[2].open()]), encoder.encode_candidates(mixed)[1:], atol=1e-5)
