@@ -16,6 +16,7 @@ from normwise.core.errors import InputError
 if TYPE_CHECKING:
     from normwise.core.calibration_records import CalibrationReport, CalibratorRow, SignalRow
     from normwise.core.records import Record
+    from normwise.report.hits_view import DirectionsReport
 
 _EXAMPLE = (
     "Example: normwise calibrate --model runs/demo/model --data my-beir-folder --precision 0.95\n\n"
@@ -88,7 +89,10 @@ def calibrate(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of every draw.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; logs stay on stderr.")] = False,
 ) -> None:
-    """Say which score is good enough: fit a probability, find the threshold for a precision, or say that none exists."""
+    """Say which score is good enough: fit a probability, find the threshold for a precision, or say that none exists.
+
+    Of a set with pictures each direction, such as text -> image, gets a calibration of its own.
+    """
     shared: dict[str, Any] = {
         "temperature": temperature,
         "precision": precision,
@@ -125,7 +129,9 @@ def calibrate(
     cli_work.do(context, work, show_calibration, as_json=as_json)
 
 
-def _of_vectors(vectors: tuple[Path, Path], data: str, similarity: str | None, shared: dict[str, Any]) -> CalibrationReport:
+def _of_vectors(
+    vectors: tuple[Path, Path], data: str, similarity: str | None, shared: dict[str, Any]
+) -> CalibrationReport | DirectionsReport:
     if similarity is None:
         raise InputError("--vectors needs --similarity: cosine, dot, query_normalized or candidate_normalized, as they are to be scored")
     from normwise.workflows.calibrate import calibrate_vectors
@@ -133,7 +139,7 @@ def _of_vectors(vectors: tuple[Path, Path], data: str, similarity: str | None, s
     return calibrate_vectors(*vectors, data, similarity=similarity, **shared)
 
 
-def _of_model(model: str | None, data: str, similarity: str | None, settings: dict[str, Any]) -> CalibrationReport:
+def _of_model(model: str | None, data: str, similarity: str | None, settings: dict[str, Any]) -> CalibrationReport | DirectionsReport:
     if model is None:
         raise InputError("calibrate needs --model, or --vectors QUERIES.npy CANDIDATES.npy with --similarity")
     if similarity is not None:
@@ -143,10 +149,28 @@ def _of_model(model: str | None, data: str, similarity: str | None, settings: di
     return calibrate(model, data, progress=sys.stderr.isatty(), **settings)
 
 
-def show_calibration(report: CalibrationReport) -> None:
-    """Show the verdict first, then threshold, what the norm added, the bake-off and the signals."""
+def show_calibration(report: CalibrationReport | DirectionsReport) -> None:
+    """Show the verdict first, then threshold, what the norm added, the bake-off and the signals; of each direction by itself."""
+    from normwise.report.hits_view import DirectionReport, DirectionsReport
+
     console = stdout_console()
-    console.print(f"{report.model} on {report.data}: {report.verdict.label.replace('-', ' ')}")
+    if isinstance(report, DirectionsReport):
+        for name, each in report.directions.items():
+            _show_part(each, name=name)
+        for name, why in report.refused.items():
+            console.print(f"{name}: no calibration: {why}")
+    else:
+        _show_part(report, name=report.name if isinstance(report, DirectionReport) else "")
+    if report.calibration is not None:
+        console.print(f"calibration: {report.calibration}")
+    if report.report is not None:
+        console.print(f"report: {report.report}")
+
+
+def _show_part(report: CalibrationReport, *, name: str) -> None:
+    console = stdout_console()
+    told = f", {name}" if name else ""
+    console.print(f"{report.model} on {report.data}{told}: {report.verdict.label.replace('-', ' ')}")
     console.print(report.verdict.text)
     if (found := report.threshold) is not None:
         inert = f"; inert: it {found.inert}" if found.inert else ""
@@ -162,10 +186,6 @@ def show_calibration(report: CalibrationReport) -> None:
         [_calibrator(row, chosen=row.name == report.chosen) for row in report.calibrators],
     )
     show_rows("signals alone: AUROC, 0.5 tells nothing", [_signal(row) for row in report.signals])
-    if report.calibration is not None:
-        console.print(f"calibration: {report.calibration}")
-    if report.report is not None:
-        console.print(f"report: {report.report}")
 
 
 def _calibrator(row: CalibratorRow, *, chosen: bool) -> dict[str, Any]:

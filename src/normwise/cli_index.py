@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from normwise.core.index_records import IndexManifest
     from normwise.core.records import Record
     from normwise.core.search_records import IndexReport
+    from normwise.data.contents import Content
     from normwise.workflows.search_result import SearchResult
 
 _SETTINGS = ("engine", "method", "storage", "norm_storage", "similarity", "target_recall", "url", "name")
@@ -27,7 +28,9 @@ _BUILD_EXAMPLES = """Example: normwise index build --vectors docs.npy --ids ids.
 Example: normwise index build --model MODEL --data DATA --engine pgvector --url postgresql://me@host:5432/db --out my-index"""
 _SEARCH_EXAMPLES = """Example: normwise search my-index "how do I sort a list?" --k 5
 
-Example: normwise search my-index --queries questions.txt --where lang=de --where year=2020 --json"""
+Example: normwise search my-index --queries questions.txt --where lang=de --where year=2020 --json
+
+Example: normwise search my-index "the same in red" --image car.png"""
 # What a log line has that tells a measurement: the result tells it again.
 _MEASURED = "recall@"
 
@@ -60,7 +63,9 @@ def build(
     model: Annotated[str | None, typer.Option("--model", help="What encodes --data: a folder or hub id.")] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", help="Documents: a BEIR folder, a built-in set, a corpus.jsonl or a file of texts, one per line."),
+        typer.Option(
+            "--data", help="Documents: a BEIR folder, a built-in set, a corpus.jsonl, columns text and image, or texts, one a line."
+        ),
     ] = None,
     vectors: Annotated[Path | None, typer.Option("--vectors", metavar="D.npy", help="Vectors in place of a model, one a row.")] = None,
     ids: Annotated[Path | None, typer.Option("--ids", help="Ids of --vectors, one per line; without it row numbers.")] = None,
@@ -186,12 +191,20 @@ def search(
         Path | None, typer.Option("--queries", help="A file of queries: one per line, or the column text of jsonl or csv.")
     ] = None,
     vectors: Annotated[Path | None, typer.Option("--vectors", metavar="Q.npy", help="Query vectors in place of texts, one a row.")] = None,
+    images: Annotated[
+        list[Path] | None, typer.Option("--image", metavar="FILE", help="A picture to search for; with one QUERY both are one query.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="Of the queries, where the calibrations of several tasks share a direction.")
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Search an index; every hit comes with its score, norm and, where calibrated, probability and whether to trust it.
 
-    Queries come as QUERY, by --queries or by --vectors. `normwise index info INDEX` lists the keys for --where.
+    Queries come as QUERY, by --image, as both together, by --queries or by --vectors.
+
+    `normwise index info INDEX` lists the keys for --where.
 
     A value of --where is a number or true/false where it reads as one, else a text; in double quotes always a text: 'year="2020"'.
     """
@@ -199,13 +212,13 @@ def search(
     def work() -> SearchResult:
         if vectors is not None and model is not None:
             raise InputError("--model reads texts, and --vectors are there already: leave one of them out")
-        asked = _asked(texts, queries, vectors)
+        asked = _asked(texts, queries, vectors, images)
         from normwise.workflows.search_filters import read_filters, told_as_typed
 
         filters = read_filters(where)
         from normwise.workflows.search import Searcher
 
-        with Searcher.open(index, model=model, calibration=calibration, url=url) as searcher:
+        with Searcher.open(index, model=model, calibration=calibration, url=url, task=task) as searcher:
             try:
                 result = searcher.search(asked, k=k, where=filters)
             except InputError as error:
@@ -291,11 +304,16 @@ def _check_settings(settings: dict[str, Any]) -> None:
     built(IndexConfig, {"similarity": "cosine", **settings}, options=option_names(_SETTINGS), source="index build")
 
 
-def _asked(texts: list[str] | None, queries: Path | None, vectors: Path | None) -> Sequence[str] | np.ndarray:
-    given = [name for name, value in (("QUERY", texts), ("--queries", queries), ("--vectors", vectors)) if value]
+def _asked(
+    texts: list[str] | None, queries: Path | None, vectors: Path | None, images: list[Path] | None
+) -> Sequence[Content] | np.ndarray:
+    own = "QUERY" if not images else "--image" if not texts else "QUERY with --image"
+    given = [name for name, value in ((own, texts or images), ("--queries", queries), ("--vectors", vectors)) if value]
     if len(given) != 1:
         came = "none came" if not given else f"{' and '.join(given)} came"
-        raise InputError(f"search needs queries, as arguments, by --queries FILE or by --vectors Q.npy, one of the three: {came}")
+        raise InputError(
+            f"search needs queries, as arguments, by --image FILE, by --queries FILE or by --vectors Q.npy, one of these: {came}"
+        )
     if vectors is not None:
         from normwise.data.vectors import load_vectors
 
@@ -304,4 +322,8 @@ def _asked(texts: list[str] | None, queries: Path | None, vectors: Path | None) 
         from normwise.data.text_files import read_texts
 
         return read_texts(queries)
+    if images:
+        from normwise.workflows.search_queries import asked_contents
+
+        return asked_contents(texts or [], images)
     return texts or []

@@ -69,8 +69,18 @@ def inspect_norms(
     steps: Annotated[int | None, typer.Option("--steps", help="Of that training.")] = None,
     trained_with: Annotated[str | None, typer.Option("--trained-with", help="cosine or dot: the similarity in its loss.")] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="Judged queries for a model: do its norms help to rank, or to trust a hit?")
+        str | None,
+        typer.Option(
+            "--data",
+            help="Judged queries for a model: do its norms help to rank, or to trust a hit? With pictures: norms of each modality.",
+        ),
     ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", metavar="FILE", help="Vectors of another modality by the same model: gap, ellipsoids, norms of both."),
+    ] = None,
+    against_factors: Annotated[Path | None, typer.Option("--against-factors", help="As --factors, of the rows of --against.")] = None,
+    paired: Annotated[bool, typer.Option("--paired", help="Row i of both files belongs together.")] = False,
     limit_queries: Annotated[int | None, typer.Option("--limit-queries", min=2, help="At most so many queries of --data.")] = None,
     limit_candidates: Annotated[int | None, typer.Option("--limit-candidates", min=2, help="At most so many candidates of --data.")] = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
@@ -103,6 +113,9 @@ def inspect_norms(
         "--table": table,
         **{_TRAINING[name]: value for name, value in trained.items()},
         "--data": data,
+        "--against": against,
+        "--against-factors": against_factors,
+        "--paired": paired or None,
         "--report": report,
     }
 
@@ -125,6 +138,9 @@ def inspect_norms(
             text_column=text_column,
             training=training,
             data=data,
+            against=against,
+            against_factors=against_factors,
+            paired=paired,
             limit_queries=limit_queries,
             limit_candidates=limit_candidates,
             language=language,
@@ -171,9 +187,12 @@ def training_evidence(**given: Any) -> TrainingEvidence | None:
 
 
 def show_inspection(report: InspectReport) -> None:
-    """Show the verdict first, then distribution, factors, geometry, evidence and notes."""
+    """Show the verdict first, then distribution, factors, geometry, evidence, modalities and notes."""
+    from normwise.report.modality_words import modality_lines
+
     console = stdout_console()
-    console.print(f"{report.source}: {report.n:,} vectors of {report.d} dimensions, {report.stored}")
+    what = f" ({report.modality})" if report.modality and report.modality != report.source else ""
+    console.print(f"{report.source}{what}: {report.n:,} vectors of {report.d} dimensions, {report.stored}")
     console.print(f"verdict: {report.verdict.label}. {report.verdict.text}")
     console.print(f"regime: {report.regime} ({'; '.join(report.evidence)})")
     norm = report.norm
@@ -195,6 +214,8 @@ def show_inspection(report: InspectReport) -> None:
         console.print(
             f"judged queries ({found.data}, {found.split}): does it tell right top hits from wrong ones? {found.confidence.words}"
         )
+    for line in modality_lines(report):
+        console.print(line)
     for note in report.notes:
         console.print(f"note: {note}")
     for recipe in report.raw_norms:

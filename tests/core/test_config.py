@@ -178,7 +178,7 @@ def test_a_mistake_in_a_run_is_named(values, message):
         ({"temperature": {"scale": 1e-320}}, "scale lies outside"),
         ({"scale": 20}, r"unknown key 'scale': it belongs to temperature: write temperature = \{ scale = 20 \}$"),
         ({"rank": [1]}, r"unknown key 'rank': it belongs to lora: write lora = \{ rank = \.\.\. \}$"),
-        ({"lora": 4, "trainable": "lora"}, r"lora: expected a table with any of the keys rank, alpha, dropout, targets \(got 4\)"),
+        ({"lora": 4, "trainable": "lora"}, r"lora: expected a table with any of the keys rank, alpha, dropout, targets, vision \(got 4\)"),
         ({"unfreeze": "norms"}, r"unfreeze: expected a list \(got 'norms'\)"),
     ],
 )

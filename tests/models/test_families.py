@@ -99,7 +99,7 @@ def test_the_ending_is_found_and_its_equation_holds(open_family, name):
     found = terminal_norm(st, PROBE_TEXTS[:4])
     assert found is not None
     assert found.name == layer
-    vectors = probe_vectors(st).astype(np.float64)
+    vectors = probe_vectors(st, PROBE_TEXTS).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
     assert norms.std() / norms.mean() > 0.02
     # The equation again, one vector at a time, from the layer's own weights.
@@ -117,7 +117,7 @@ def test_the_ending_is_found_and_its_equation_holds(open_family, name):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_norms_come_back_from_unit_vectors(open_family, name):
     st = open_family(name)
-    unit, norms = split(probe_vectors(st))
+    unit, norms = split(probe_vectors(st, PROBE_TEXTS))
     found = recover_norms(unit, st)
     error = np.abs(found.norms / norms - 1).max()
     assert error < 1e-4
@@ -192,7 +192,7 @@ class TestTwoTowers:
         assert report.passed
         assert "projection that breaks the tie" in report.words
         with pytest.raises(InputError, match="norms cannot be recovered from this model's unit vectors: free: .*breaks the tie"):
-            recover_norms(split(probe_vectors(st))[0], st)
+            recover_norms(split(probe_vectors(st, PROBE_TEXTS))[0], st)
 
     def test_an_image_tower_that_keeps_its_width_is_bound(self, open_family):
         st = open_family("clip")
@@ -205,7 +205,7 @@ class TestTwoTowers:
     def test_what_is_no_image_is_refused(self, family_folder):
         with pytest.raises(InputError, match=r"reads text, not images: choose a model such as CLIP"):
             quietly(family_folder("albert")).encode_images(pictures(1))
-        with pytest.raises(InputError, match=r"images\[1\] must be a PIL image, got str: open it"):
+        with pytest.raises(InputError, match=r"images\[1\] must be a PIL image, a path or a Picture, got str: open it"):
             quietly(family_folder("clip")).encode_images([*pictures(1), "cat.png"])
         with pytest.raises(InputError, match="batch_size must be at least 1, got 0"):
             quietly(family_folder("clip")).encode_images(pictures(1), batch_size=0)

@@ -80,7 +80,7 @@ def test_texts_pictures_and_both_have_finite_vectors_with_raw_norms(open_family,
         assert np.abs(norms - 1).min() > 0.1
         assert len({row.tobytes() for row in vectors}) == len(inputs)
         one_by_one = np.concatenate([st.encode([value]) for value in inputs])
-        np.testing.assert_allclose(one_by_one, vectors, atol=2e-5)
+        np.testing.assert_allclose(one_by_one, vectors, atol=2e-4)
     assert not any(isinstance(module, Normalize) for module in st.modules())
 
 

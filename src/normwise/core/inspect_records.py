@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
+from normwise.core.modality_records import AcrossModalities
 from normwise.core.norm_records import NormDistribution, NormReport
 from normwise.core.records import Record
 from normwise.core.usefulness_records import UsefulnessReport
@@ -35,6 +36,8 @@ class InspectReport(NormReport):
     `stored` is the type the vectors are stored in, `part` the column or tensor that was read. `skew_log` is that of log r;
     `tail_low` = median / 1% quantile, `tail_high` = 99% quantile / median. `raw_norms` says in words how to get raw
     norms, where the vectors came normalized. `usefulness` is what judged data said, None where none were given.
+    `modality` names what the vectors are of, where there are several kinds; `parts` are then the reports of each kind (or of the
+    vectors that were set against these), and `across` is what lies between the first two.
     """
 
     stored: str = ""
@@ -48,6 +51,9 @@ class InspectReport(NormReport):
     raw_norms: tuple[str, ...] = ()
     usefulness: UsefulnessReport | None = None
     figures: NormPictures = NormPictures()
+    modality: str = ""
+    parts: tuple[InspectReport, ...] = ()
+    across: AcrossModalities | None = None
 
 
 class RecoveryResult(Record):

@@ -49,7 +49,7 @@ def _has_counts() -> bool:
     return folder is not None and (folder / "cntlist.rev").is_file()
 
 
-def _draws(*styles: str) -> bool:
+def _draws(*styles: emoji_files.Style) -> bool:
     return all(find_spec(name) is not None for name in ("pyarrow", "resvg_py", "PIL")) and all(
         emoji_files.find_package(style) is not None for style in styles
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,15 +16,21 @@ from normwise.core.errors import InputError
 from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, beir_home
 from normwise.data.builtin import BUILTIN
 from normwise.data.columns import BadRowsError, is_pair_file
+from normwise.data.contents import MODALITIES, Content, Modality, compose, content_digest, content_words, modality_of
 from normwise.data.lines import read_json_lines, read_table
 from normwise.data.load import load_to_judge
 from normwise.data.opening import kind_of, user_path
+from normwise.data.picture_decoding import PictureError
+from normwise.data.picture_paths import resolve_picture
+from normwise.data.pictures import Picture
 from normwise.data.sets import Judged
 from normwise.data.text_files import read_texts
 from normwise.data.texts import has_visible, text_problem
 
 Scalar = str | int | float | bool
 _PAIR = "positive"
+_IMAGE, _TEXT = "image", "text"
+_STORED = re.compile(r" \{(image|text\+image) sha256 [0-9a-f]{64}\}\Z")
 
 
 @dataclass(frozen=True)
@@ -33,7 +40,7 @@ class Documents:
     Args:
         source: where they came from.
         ids: N distinct ids.
-        texts: N texts.
+        contents: N texts, pictures, or both.
         metadata: N mappings of flat fields, empty where a candidate has none; () where none has any.
         queries: real queries that came with them, for the self-test of an index.
         notes: what a person should know.
@@ -41,13 +48,60 @@ class Documents:
 
     source: str
     ids: tuple[str, ...]
-    texts: tuple[str, ...]
+    contents: tuple[Content, ...]
     metadata: tuple[Mapping[str, Scalar], ...] = ()
-    queries: tuple[str, ...] = ()
+    queries: tuple[Content, ...] = ()
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What an index keeps of each: see `indexed_text`."""
+        return tuple(map(indexed_text, self.contents))
+
+
+def indexed_text(content: Content) -> str:
+    """What an index keeps of a candidate: a text as it is; of a picture its words, modality and digest, and never the pixels.
+
+    The digest makes another picture under the same name another candidate, to the hash of a corpus too.
+
+    Raises:
+        InputError: a text that reads like what is kept of a picture.
+
+    Example:
+        >>> indexed_text("a bank")
+        'a bank'
+        >>> indexed_text(Picture.of_bytes(b"...", name="cat.png"))[:30]
+        '[cat.png] {image sha256 ff6356'
+    """
+    if not isinstance(content, str):
+        return f"{content_words(content)} {{{modality_of(content)} sha256 {content_digest(content).hex()}}}"
+    if _STORED.search(content) is not None:
+        raise InputError(f"a text ends like what an index keeps of a picture ({content[-90:]!r}): write that end otherwise")
+    return content
+
+
+def shown_text(stored: str) -> str:
+    """The words of what `indexed_text` made.
+
+    Example:
+        >>> shown_text(indexed_text(Picture.of_bytes(b"...", name="cat.png"))), shown_text("a bank")
+        ('[cat.png]', 'a bank')
+    """
+    return _STORED.sub("", stored)
+
+
+def stored_modality(stored: str) -> Modality:
+    """The modality of what `indexed_text` made.
+
+    Example:
+        >>> stored_modality(indexed_text(Picture.of_bytes(b"...", name="cat.png"))), stored_modality("a bank")
+        ('image', 'text')
+    """
+    found = _STORED.search(stored)
+    return "text" if found is None else next(known for known in MODALITIES if known == found[1])
 
 
 def read_documents(name: str | Path) -> Documents:
@@ -56,7 +110,8 @@ def read_documents(name: str | Path) -> Documents:
     Args:
         name: a built-in set; a BEIR folder, whose corpus.jsonl is read (judgements are not needed) and whose queries.jsonl
             gives the queries; a file like corpus.jsonl; a file of pairs, whose distinct positives and negatives are the
-            candidates; or a file of texts, whose ids are then row numbers from 0.
+            candidates; or a file of texts, or of named columns `text` and `image`, whose ids are then row numbers from 0. An
+            `image` is a path inside the folder of the file; beside a text both are one candidate.
 
     Raises:
         InputError: nothing of that name, bad content, or the queries or judgements of a BEIR folder in place of its
@@ -76,8 +131,10 @@ def read_documents(name: str | Path) -> Documents:
         _refuse_other_side(path)
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
         names = column_names(path)
-        if "_id" in names:
+        if "_id" in names and (_IMAGE not in names or path.name.lower().removesuffix(".gz").endswith(".jsonl")):
             return _read_corpus(path)
+        if _PAIR not in names and _IMAGE in names:
+            return _read_pictured(path)
         if _PAIR not in names:
             texts = tuple(read_texts(path))
             return Documents(str(path), tuple(str(row) for row in range(len(texts))), texts)
@@ -108,14 +165,14 @@ def _of_set(name: str) -> Documents:
     if pairs is None:
         raise InputError(f"{name} holds no candidates: expected a corpus")
     corpus = pairs.corpus
-    return Documents(data.name, corpus.ids, corpus.texts, queries=tuple(dict.fromkeys(pairs.query_texts)), notes=data.notes)
+    return Documents(data.name, corpus.ids, corpus.contents, queries=tuple(dict.fromkeys(pairs.queries)), notes=data.notes)
 
 
 def _with_queries(documents: Documents, path: Path | None) -> Documents:
     if path is None:
         return documents
     queries = tuple(dict.fromkeys(read_texts(path)))
-    return Documents(documents.source, documents.ids, documents.texts, documents.metadata, queries, documents.notes)
+    return Documents(documents.source, documents.ids, documents.contents, documents.metadata, queries, documents.notes)
 
 
 def column_names(path: Path) -> list[str]:
@@ -134,7 +191,7 @@ def column_names(path: Path) -> list[str]:
 
 def _read_corpus(path: Path) -> Documents:
     ids: dict[str, int] = {}
-    texts: list[str] = []
+    contents: list[Content] = []
     metadata: list[Mapping[str, Scalar]] = []
     skipped: Counter[str] = Counter()
     for line, record in read_json_lines(path):
@@ -143,12 +200,60 @@ def _read_corpus(path: Path) -> Documents:
             raise InputError(f"{path}, line {line}, column _id: expected a text, got {key!r:.60}: it {problem}")
         if ids.setdefault(key, line) != line:
             raise InputError(f"{path}, line {line}, column _id: {key!r} stands there twice (line {ids[key]}): ids must be distinct")
-        texts.append(_joined(record, where=f"{path}, line {line}"))
+        contents.append(_content(record, home=path.parent, where=f"{path}, line {line}"))
         metadata.append(_flat(record.get("metadata"), skipped))
     if not ids:
         raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
     notes = [f"metadata {name!r} of {count:,} rows is no text, number or truth value: left out" for name, count in skipped.items()]
-    return Documents(str(path), tuple(ids), tuple(texts), tuple(metadata) if any(metadata) else (), notes=tuple(notes))
+    return Documents(str(path), tuple(ids), tuple(contents), tuple(metadata) if any(metadata) else (), notes=tuple(notes))
+
+
+def _read_pictured(path: Path) -> Documents:
+    """Rows of `image`, `text` or both, of a jsonl, csv or tsv file; `_id` where there is such a column, else row numbers."""
+    ids: dict[str, int] = {}
+    contents: list[Content] = []
+    for line, record in _named_rows(path):
+        key = record.get("_id", str(len(contents)))
+        if (problem := text_problem(key)) is not None:
+            raise InputError(f"{path}, line {line}, column _id: expected a text, got {key!r:.60}: it {problem}")
+        if ids.setdefault(key, line) != line:
+            raise InputError(f"{path}, line {line}, column _id: {key!r} stands there twice (line {ids[key]}): ids must be distinct")
+        contents.append(_content(record, home=path.parent, where=f"{path}, line {line}"))
+    if not ids:
+        raise InputError(f"{path} holds no usable row: expected the path of a picture, or a text, in every row")
+    return Documents(str(path), tuple(ids), tuple(contents))
+
+
+def _named_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    if suffix == ".jsonl":
+        yield from read_json_lines(path)
+        return
+    rows = read_table(path, delimiter="," if suffix == ".csv" else "\t")
+    names = [cell.strip() for cell in next(rows)[1]]
+    for line, cells in rows:
+        if len(cells) != len(names):
+            raise InputError(f"{path}, line {line}: {len(cells)} cells for {len(names)} columns: quote cells that hold a delimiter")
+        yield line, dict(zip(names, cells, strict=True))
+
+
+def _content(record: Mapping[str, Any], *, home: Path, where: str) -> Content:
+    """The candidate of a row: its picture, its text, or both."""
+    name = record.get(_IMAGE)
+    if name is None or name == "":
+        return _joined(record, where=where)
+    at = f"{where}, column {_IMAGE}"
+    path = resolve_picture(name, root=home, where=at)
+    try:
+        picture = Picture.of_file(path, name=name)
+        picture.open()  # a picture that no model can read is told before any is encoded
+    except PictureError as error:
+        raise InputError(f"{at}: {error}") from None
+    lone = all(record.get(column) in (None, "") for column in ("title", _TEXT))
+    try:
+        return compose(None if lone else _joined(record, where=where), (picture,))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def _joined(record: Mapping[str, Any], *, where: str) -> str:

@@ -120,7 +120,8 @@ def _mmeb(path: Path, layout: str, config: DataConfig) -> RetrievalData:
         raise InputError(
             f"{path} is a folder in MMEB's training layout, from which dev and test are split off: leave data.dev and data.test out"
         )
-    return read_mmeb_train(path, image_root=config.image_root, on_bad_rows=config.on_bad_rows)
+    root = None if config.image_root is None else user_path(config.image_root, what="data.image_root")
+    return read_mmeb_train(path, image_root=root, on_bad_rows=config.on_bad_rows)
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:

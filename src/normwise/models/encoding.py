@@ -19,7 +19,7 @@ from normwise.core.errors import InputError, WorkError
 from normwise.data.contents import Content, pictures_of
 from normwise.data.picture_decoding import PictureError
 from normwise.data.pictures import Picture
-from normwise.models.inputs import Group, group_contents, model_input, put_together
+from normwise.models.inputs import Group, group_contents, model_input, put_together, ready
 
 OnError = Literal["raise", "skip"]
 _SHOWN = 5
@@ -88,7 +88,7 @@ def encode_contents(
         else:
             rows = _pictures(st, group, skipped, prompt=prompt, batch_size=batch_size, progress=progress, on_error=on_error, **settings)
         vectors.append(_checked(rows, group, width=width, what=what, first=first) if check else rows)
-    result = put_together(len(contents), width, groups, vectors)
+    result = put_together(len(contents), vectors[0].shape[1] if vectors else width, groups, vectors)
     if skipped.owners:
         result[sorted(skipped.owners)] = 0.0
         _tell(skipped, what)
@@ -122,14 +122,17 @@ def _pictures(
 ) -> np.ndarray:
     """Encode what has pictures in it, the next batch made ready while the model works on this one."""
     st.eval()
-    width = st.get_embedding_dimension() or 0
-    result = np.zeros((len(group.inputs), width), dtype=np.float32)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
     for rows, features in _prepared(st, group, skipped, batch_size, prompt, settings, on_error=on_error, progress=progress):
         with torch.no_grad():
             vectors = st(batch_to_device(dict(features), st.device), **settings)["sentence_embedding"]
         if st.truncate_dim is not None:
             vectors = truncate_embeddings(vectors, st.truncate_dim)
-        result[rows] = vectors.float().cpu().numpy()
+        found.append((rows, vectors.float().cpu().numpy()))
+    width = found[0][1].shape[1] if found else st.get_embedding_dimension() or 0
+    result = np.zeros((len(group.inputs), width), dtype=np.float32)
+    for rows, vectors in found:
+        result[rows] = vectors
     return result
 
 
@@ -156,7 +159,7 @@ def _prepared(
             if bad and on_error == "raise":
                 raise bad[0][1]
             inputs = [model_input(st, group.inputs[row], images.__getitem__) for row, images in good]
-            features = st.preprocess(inputs, prompt=prompt or None, **settings) if inputs else None
+            features = ready(st, inputs, prompt=prompt or None, **settings) if inputs else None
             return np.asarray([row for row, _ in good], dtype=np.int64), features, bad
 
         waiting: Future[Any] | None = None

@@ -14,6 +14,7 @@ from normwise.core.errors import InputError
 from normwise.data.contents import Content, Interleaved, Modality, content_words, modality_of, parts_of
 from normwise.data.pictures import Picture
 from normwise.data.texts import lone_surrogate
+from normwise.models.chat_templates import read_whole
 
 Reads = Literal["texts", "towers", "together"]
 # A content as a person writes it: see `as_contents`.
@@ -116,7 +117,7 @@ def _as_content(value: Any, name: str) -> Content:
     if isinstance(value, Picture | Interleaved):
         return value
     if isinstance(value, PurePath):
-        return Picture.of_file(value, name=str(value))
+        return Picture.of_file(str(value), name=str(value))
     if type(value).__module__.startswith("PIL."):
         return Picture.of_image(value, name=name)
     if isinstance(value, tuple | list) and value:
@@ -191,6 +192,18 @@ def grouped_features(
         (owners, features) of each group, see `Group`.
     """
     groups = group_contents(st, contents)
-    return [
-        (group.owners, st.preprocess([model_input(st, content, opened) for content in group.inputs], prompt=prompt)) for group in groups
-    ]
+    return [(group.owners, ready(st, [model_input(st, content, opened) for content in group.inputs], prompt=prompt)) for group in groups]
+
+
+def ready(st: SentenceTransformer, inputs: Sequence[Any], *, prompt: str | None, **settings: Any) -> Mapping[str, Any]:
+    """Model-ready features of inputs of one modality (`model_input`); a chat keeps its ending however long it is.
+
+    Args:
+        st: the encoder.
+        inputs: at least one.
+        prompt: put before texts (and as the system line of a chat); None is none.
+        settings: of `SentenceTransformer.preprocess`, such as the task.
+    """
+    if "message" in st.modalities and reads(st) == "together":
+        return read_whole(st, inputs, prompt=prompt)
+    return st.preprocess(list(inputs), prompt=prompt, **settings)

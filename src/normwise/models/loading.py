@@ -28,9 +28,11 @@ from normwise.models.origin import base_notes as base_notes
 from normwise.models.origin import base_source as base_source
 from normwise.models.origin import remember
 from normwise.models.own_code import own_code, refuse_own_code
+from normwise.models.padding import pad_as_trained
 from normwise.models.seal import CONTRACT_FILE, check_unchanged
 from normwise.models.structure import backbone, cut_layers, foreign_modules, has_normalize, position_limit, strip_normalize
 from normwise.models.tasks import adopt_prompts
+from normwise.models.video_free import leave_videos_out
 from normwise.models.weights import checked_weights
 
 logger = logging.getLogger(__name__)
@@ -143,6 +145,7 @@ def load_plain(name: str, *, revision: str | None = None, device: str | None = N
     if needed and not trust_remote_code:
         raise refuse_own_code(name, target, needed, because="cannot be opened without it")
     bare = os.path.isdir(target) and not Path(target, "modules.json").is_file()
+    leave_videos_out()
     try:
         with checked_weights(name):
             st = SentenceTransformer(target, revision=revision, device=device, trust_remote_code=trust_remote_code)
@@ -159,7 +162,7 @@ def load_plain(name: str, *, revision: str | None = None, device: str | None = N
         bare = load_file_path(target, "modules.json", revision=revision, local_files_only=True) is None
     notes = _code_notes(needed, replaced, trusted=trust_remote_code)
     if load_file_path(target, CONTRACT_FILE, revision=revision) is None:
-        notes += [*adopt_prompts(st), *_fit_positions(st)]
+        notes += [*adopt_prompts(st), *_fit_positions(st), *_padded(st)]
     if normalized := strip_normalize(st):
         notes.append("norms are those before its Normalize module")
     if has_normalize(st):
@@ -211,6 +214,11 @@ def _code_notes(needed: tuple[str, ...], replaced: tuple[str, ...], *, trusted: 
             "whose vectors may differ from the author's; trust_remote_code runs the author's"
         ]
     return []
+
+
+def _padded(st: SentenceTransformer) -> list[str]:
+    note = pad_as_trained(st)
+    return [] if note is None else [note]
 
 
 def _fit_positions(st: SentenceTransformer) -> list[str]:
@@ -276,6 +284,7 @@ def _cap_tokens(st: SentenceTransformer, max_tokens: int) -> None:
     if limit is not None and max_tokens > limit:
         raise InputError(f"max_tokens = {max_tokens}, but the model has {limit} positions: choose at most {limit}")
     st.max_seq_length = max_tokens
+    pad_as_trained(st)
 
 
 def add_radial_head(st: SentenceTransformer, config: RadialHeadConfig, *, seed: int = 0) -> None:

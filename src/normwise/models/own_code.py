@@ -61,10 +61,18 @@ def refuse_own_code(name: str, target: str, classes: tuple[str, ...], *, because
 
 
 def _modules(target: str, revision: str | None) -> dict[str, str]:
-    """The class of each module by its folder."""
+    """The class of each module by its folder, those inside a router among them."""
     listed = _read(target, "modules.json", revision)
     modules = [module for module in listed if isinstance(module, Mapping)] if isinstance(listed, list) else []
-    return {str(module.get("path", "")): str(module.get("type", "")) for module in modules}
+    found = {str(module.get("path", "")): str(module.get("type", "")) for module in modules}
+    for folder in list(found):
+        # A router's file of an older version is named like that of a transformer.
+        for name in ("router_config.json", "config.json"):
+            routed = _read(target, f"{folder}/{name}".lstrip("/"), revision)
+            types = routed.get("types") if isinstance(routed, Mapping) else None
+            if isinstance(types, Mapping):
+                found |= {f"{folder}/{inner}".lstrip("/"): str(kind) for inner, kind in types.items()}
+    return found
 
 
 def _read(target: str, file: str, revision: str | None) -> Any:

@@ -33,9 +33,10 @@ def path_of(st: SentenceTransformer, modality: Literal["text", "image"] = "text"
     return path
 
 
-def _route(router: Router, modality: str) -> nn.Module | None:
+def _route(router: Router, modality: str) -> nn.Sequential | None:
     name = router.route_mappings.get((None, modality), modality)
-    return router.sub_modules[name] if name in router.sub_modules else None
+    route: Any = router.sub_modules[name] if name in router.sub_modules else None
+    return route
 
 
 def reader(st: SentenceTransformer) -> Any:
@@ -96,7 +97,8 @@ def strip_normalize(st: SentenceTransformer) -> bool:
         del st[max(index for index, module in enumerate(st.children()) if isinstance(module, Normalize))]
     last = list(st.children())[-1]
     if isinstance(last, Router):
-        for route in last.sub_modules.values():
+        routes: list[Any] = list(last.sub_modules.values())
+        for route in routes:
             while len(route) > 1 and _last_is_normalize(route):
                 found = True
                 del route[max(index for index, module in enumerate(route) if isinstance(module, Normalize))]

@@ -22,10 +22,11 @@ def set_trainable(st: SentenceTransformer, stage: StageConfig, *, modalities: fr
     """Switch gradients on for what a stage trains, and off for everything else.
 
     `full` trains the parts in `stage.unfreeze`: embeddings, encoder (the layers' linear maps), norms (every norm
-    layer), head (modules after a transformer); of a model that reads pictures, these are those of its text tower or
-    language model, and vision (the vision tower) and projector come only when they are named. `head` trains the head only. `lora` trains the adapters that
-    `attach_lora` put in, and the head if there is one, since nothing else would train it. Parameters that cannot
-    get a gradient (BERT's pooler) are frozen. Needed after a merge, which leaves every parameter frozen.
+    layer), head (modules after a transformer). Of a model that reads pictures, these are those of its text tower or
+    language model; vision (the vision tower) and projector come only when they are named. `head` trains the head only.
+    `lora` trains the adapters that `attach_lora` put in, and the head if there is one, since nothing else would train
+    it. Parameters that cannot get a gradient (BERT's pooler) are frozen. Needed after a merge, which leaves every
+    parameter frozen.
 
     Args:
         st: the encoder, changed in place.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from normwise.core.calibration_records import CalibrationReport, CalibratorRow, ExampleHit, NormGain, SignalRow
 from normwise.core.records import Interval
@@ -12,6 +12,7 @@ from normwise.report import words
 from normwise.report.calibration_plots import reliability_figure, risk_figure
 from normwise.report.calibration_words import CALIBRATORS, GAINS, SIGNALS, calibrator_name, capital, without_headline
 from normwise.report.cells import markup, note_view
+from normwise.report.hits_view import DirectionReport, DirectionsReport, example_pictures, nearest_view, probability_words
 from normwise.report.inspect_words import settle
 from normwise.report.svg import series_class, shorten
 from normwise.report.usefulness_view import four, signed_four
@@ -28,11 +29,55 @@ _METRICS = {
 }
 
 
-def calibration_view(report: CalibrationReport) -> dict[str, Any]:
-    """Every value that `calibration.html` reads."""
+def calibration_view(report: CalibrationReport | DirectionsReport) -> dict[str, Any]:
+    """Every value that `calibration.html` reads: `parts` has one view for each direction, and one only where there are no others."""
+    if isinstance(report, DirectionsReport):
+        return _directions_view(report)
+    return {**_part_view(report), "parts": [_part_view(report)], "overview": []}
+
+
+def _directions_view(report: DirectionsReport) -> dict[str, Any]:
+    subject = " on ".join(settle(name) for name in (report.model, report.data) if name)
+    usable = sum(each.threshold is not None for each in report.directions.values())
+    count = len(report.directions)
+    overview = [_overview(number, name, each) for number, (name, each) in enumerate(report.directions.items(), start=1)]
+    overview += [{"anchor": "", "name": settle(name), "verdict": f"No calibration: {settle(why)}"} for name, why in report.refused.items()]
+    return {
+        "title": f"normwise: calibration of {settle(report.model)} on {settle(report.data)}",
+        "subject": subject,
+        "headline": f"{count} directions, each judged by itself: {usable} {'has' if usable == 1 else 'have'} a usable threshold.",
+        "reason": "A score means another thing in each direction, so that no calibration of one serves another.",
+        "facts": [],
+        "overview": overview,
+        "parts": [
+            {**_part_view(each), "prefix": f"part{number}-", "name": settle(name), "direction": settle(each.direction)}
+            for number, (name, each) in enumerate(report.directions.items(), start=1)
+        ],
+        "notes": [note_view(settle(note)) for note in report.notes],
+        "kept": settle(report.calibration) if report.calibration else "",
+    }
+
+
+def _overview(number: int, name: str, report: DirectionReport) -> dict[str, Any]:
     threshold = report.threshold
+    return {
+        "anchor": f"part{number}-trust",
+        "name": settle(name),
+        "verdict": _headline(report),
+        "queries": f"{report.queries.fit:,} fit, {report.queries.test:,} test",
+        "coverage": words.NOT_MEASURED if threshold is None else _percent(threshold.coverage),
+    }
+
+
+def _part_view(report: CalibrationReport) -> dict[str, Any]:
+    """Every value of one direction, or of a report without any."""
+    threshold = report.threshold
+    direction = settle(report.direction) if isinstance(report, DirectionReport) else ""
     subject = " on ".join(settle(name) for name in (report.model, report.data) if name)
     return {
+        "prefix": "",
+        "name": settle(report.name) if isinstance(report, DirectionReport) else "",
+        "direction": direction,
         "title": f"normwise: calibration of {settle(report.model) or 'vectors'} on {settle(report.data) or 'judged queries'}",
         "subject": subject,
         "usable": report.verdict.label == "usable",
@@ -65,8 +110,9 @@ def calibration_view(report: CalibrationReport) -> dict[str, Any]:
         "gain_words": capital(settle(report.norm_gain.words)),
         "controls": _listed([settle(name) for name in report.norm_gain.controls]),
         "signals": [_signal(row) for row in report.signals],
-        "errors": [_example(hit) for hit in report.figures.confident_errors],
-        "abstentions": [_example(hit) for hit in report.figures.good_abstentions],
+        "nearest": nearest_view(report),
+        "errors": _examples(report, "errors"),
+        "abstentions": _examples(report, "abstentions"),
         "notes": [note_view(settle(note)) for note in report.notes],
         "kept": settle(report.calibration) if report.calibration else "",
     }
@@ -80,7 +126,7 @@ def _headline(report: CalibrationReport) -> str:
         return f"No usable threshold for a precision of {_percent(report.precision_target)} on these data."
     if threshold.inert == "rejects nothing":
         return f"Every query can be answered at a precision of {_percent(threshold.precision_target)}."
-    return f"Answer from a probability of {_probability(threshold.probability)} on; below it, say “I don’t know”."
+    return f"Answer from a probability of {probability_words(threshold.probability)} on; below it, say “I don’t know”."
 
 
 def _facts(report: CalibrationReport) -> list[dict[str, str]]:
@@ -222,13 +268,18 @@ def _signal(row: SignalRow) -> dict[str, Any]:
     }
 
 
+def _examples(report: CalibrationReport, kind: Literal["errors", "abstentions"]) -> list[dict[str, Any]]:
+    examples = report.figures.confident_errors if kind == "errors" else report.figures.good_abstentions
+    return [{**_example(hit), **pictures} for hit, pictures in zip(examples, example_pictures(report, kind), strict=True)]
+
+
 def _example(hit: ExampleHit) -> dict[str, str]:
     outcome = "right" if hit.right else "wrong" if hit.answerable else "wrong: nothing in the corpus answers it"
     return {
         "query": shorten(settle(hit.query), limit=_LONGEST_TEXT),
         "hit": shorten(settle(hit.hit), limit=_LONGEST_TEXT),
         "id": shorten(settle(hit.hit_id), limit=80),
-        "probability": _probability(hit.probability),
+        "probability": probability_words(hit.probability),
         "score": _three(hit.score),
         "norm": f"{hit.norm:.3g}",
         "outcome": outcome,
@@ -237,18 +288,6 @@ def _example(hit: ExampleHit) -> dict[str, str]:
 
 def _three(value: float) -> str:
     return f"{value:.3f}".replace("-", "−")
-
-
-def _probability(value: float) -> str:
-    """A probability with three decimals; one that only rounds to 0 or 1 says so.
-
-    Example:
-        >>> _probability(0.5), _probability(0.99999), _probability(1.0)
-        ('0.500', '> 0.999', '1.000')
-    """
-    if 0.9995 <= value < 1.0:
-        return "> 0.999"
-    return "< 0.001" if 0.0 < value < 0.0005 else f"{value:.3f}"
 
 
 def _percent(value: float) -> str:

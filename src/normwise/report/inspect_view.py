@@ -12,6 +12,7 @@ from normwise.report import glossary, inspect_words, norm_plots, words
 from normwise.report.cells import markup
 from normwise.report.forest import ForestRow, forest, interval_words
 from normwise.report.inspect_words import TESTS, held_words, p_words, settle, share, signed
+from normwise.report.modality_view import modality_view
 from normwise.report.usefulness_view import usefulness_view
 from normwise.theory.norm_findings import BENT
 
@@ -70,6 +71,7 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
         "geometry": _geometry(report),
         "geometry_lead": _geometry_lead(report.geometry, report),
         "plane": markup(norm_plots.direction_plane(figures, colored=varies)),
+        "modalities": modality_view(report),
         "usefulness": usefulness_view(report.usefulness),
         "notes": [settle(note) for note in report.notes],
         "raw_norms": [dict(zip(("what", "how"), _split(line), strict=True)) for line in report.raw_norms],

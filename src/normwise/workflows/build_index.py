@@ -48,12 +48,14 @@ def build_index(
     Args:
         out: the folder to make; it appears whole or not at all.
         model: a folder, hub id or open encoder that encodes the documents of `data`; its similarity is the index's.
-        data: a BEIR folder, a built-in set, a file like corpus.jsonl or a file of texts; with `vectors`, what their rows are.
+        data: a BEIR folder, a built-in set, a file like corpus.jsonl, a file of texts, or one of columns `text` and `image`, a
+            path; with `vectors`, what their rows are. Pictures stay where they are: the index keeps names and digests.
             Flat fields of `metadata` in corpus.jsonl become filters.
         vectors: in place of a model, a `.npy` file or array (N, D) of raw vectors.
         ids: of bare vectors, a list or a file with one per line; None takes those of `data`, else row numbers.
-        queries: real queries for the self-test: texts (a list or file) for a model, vectors (a `.npy` file or array) else. None
-            takes those that come with `data` for a model, and else makes some from the candidates. At most 400 are used.
+        queries: real queries for the self-test: a list of texts or pictures, or a file of texts, for a model, vectors (a `.npy`
+            file or array) else. None takes those that come with `data` for a model, and else makes some from the candidates. At
+            most 400 are used.
         overwrite: replace an index at `out`; nothing else is ever replaced.
         batch_size: texts per forward pass.
         log: takes a line of words for each thing done.

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import InputError, near_names
-from normwise.core.files import write_text
 from normwise.core.similarity import parse_similarity
 from normwise.data.opening import user_path
 from normwise.data.sets import Judged, RetrievalData
-from normwise.data.texts import printable
-from normwise.theory.calibration import Calibration
+from normwise.report.hits_view import DirectionsReport
 from normwise.theory.calibration_command import ADDRESS
 from normwise.theory.signals import SIGNALS, check_temperature
 from normwise.workflows.calibrate_data import Asked, load_asked
-from normwise.workflows.calibrate_files import Place, choose_place, write_calibration
-from normwise.workflows.calibrate_fit import Goal, fit_calibration
+from normwise.workflows.calibrate_files import Place, choose_place
+from normwise.workflows.calibrate_finish import Output, finish
+from normwise.workflows.calibrate_fit import Goal
 from normwise.workflows.calibrate_index import ask_index, ask_index_vectors
 from normwise.workflows.calibrate_material import (
     AskHow,
-    Material,
     ask_model,
     ask_vectors,
     known_temperature,
@@ -60,11 +58,14 @@ def calibrate(
     report: Path | None = None,
     overwrite: bool = False,
     trust_remote_code: bool = False,
-) -> CalibrationReport:
+) -> CalibrationReport | DirectionsReport:
     """Fit a probability that a first hit is right, find the threshold that a precision needs, and say what norms add.
 
     Dev queries fit and test queries test where both have enough right and wrong first hits, else the queries are split in
     halves by cluster. Training pairs are never among them. Every figure and the threshold come from queries that fitted nothing.
+
+    Scores of a text with pictures and of a picture with texts are two scales (the gap between modalities), so that each
+    direction, modality of query -> modality of hit, gets a calibration of its own; and each task, where the set names tasks.
 
     Args:
         model: a folder, a hub id or an open encoder; it brings its similarity.
@@ -89,7 +90,9 @@ def calibrate(
         trust_remote_code: run Python code that comes with the model, if it needs any. Read that code first.
 
     Returns:
-        The report. Its texts are those of a few examples; `calibration` names the file that was written.
+        The report; of a set with one direction that is not text -> text a `DirectionReport`, of a set with several directions
+        or tasks a `DirectionsReport`. Its texts and pictures are those of a few examples; `calibration` names the file that
+        was written.
 
     Raises:
         InputError: bad data, too few right or wrong first hits, a query in dev and in test, or a setting out of its range.
@@ -108,7 +111,7 @@ def calibrate(
         typed["--url"] = ADDRESS
     if trust_remote_code:
         typed["--trust-remote-code"] = ""
-    output = _Output(place, report, typed, time.monotonic())
+    output = Output(place, report, typed, time.monotonic())
     _check_index(index, url, limit_candidates)
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     encoder, notes = open_encoder(model, trust_remote_code=trust_remote_code)
@@ -116,12 +119,12 @@ def calibrate(
     asked = replace(asked, notes=(*notes, *asked.notes, *_cut_notes(asked, limit_candidates)))
     names = named or encoder.name, str(data) if isinstance(data, str | Path) else asked.name
     if index is None:
-        return _finish(ask_model(encoder, asked, how), asked, goal, output, names)
+        return finish(ask_model(encoder, asked, how), asked, goal, output, names)
     from normwise.index.opening import open_index
 
     # Open to the end, since the examples of the report have their texts from it.
     with closing(open_index(index, url=url)) as opened:
-        return _finish(ask_index(encoder, opened, asked, how), asked, goal, output, names)
+        return finish(ask_index(encoder, opened, asked, how), asked, goal, output, names)
 
 
 def calibrate_vectors(
@@ -145,7 +148,7 @@ def calibrate_vectors(
     save: bool = True,
     report: Path | None = None,
     overwrite: bool = False,
-) -> CalibrationReport:
+) -> CalibrationReport | DirectionsReport:
     """Calibrate bare vectors, without a model.
 
     Args:
@@ -186,7 +189,7 @@ def calibrate_vectors(
     typed = _typed(temperature, depth, signals, unanswerable, limit_queries, seed)
     if url is not None:
         typed["--url"] = ADDRESS
-    output = _Output(_place(None, out=out, save=save, report=report, index=index), report, typed, time.monotonic())
+    output = Output(_place(None, out=out, save=save, report=report, index=index), report, typed, time.monotonic())
     _check_index(index, url, limit_candidates)
     asked = load_asked(data, unanswerable=unanswerable, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     asked = replace(asked, notes=(*asked.notes, *_cut_notes(asked, limit_candidates)))
@@ -195,11 +198,11 @@ def calibrate_vectors(
     *files, folder = (str(user_path(path, what="a path").resolve()) for path in (queries, candidates, data))
     names = shlex.join(files), folder
     if index is None:
-        return _finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, names)
+        return finish(ask_vectors((queries, candidates), asked, data, parsed, how), asked, goal, output, names)
     from normwise.index.opening import open_index
 
     with closing(open_index(index, url=url)) as opened:
-        return _finish(ask_index_vectors((queries, candidates), opened, asked, data, parsed, how), asked, goal, output, names)
+        return finish(ask_index_vectors((queries, candidates), opened, asked, data, parsed, how), asked, goal, output, names)
 
 
 def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -221,33 +224,6 @@ def checked_signals(names: str | Sequence[str]) -> str | tuple[str, ...]:
         if name not in SIGNALS:
             raise InputError(f"signal {name!r} is neither auto nor one of the signals: {near_names(name, SIGNALS)}")
     return listed
-
-
-@dataclass(frozen=True)
-class _Output:
-    """What is to be written where, what was typed beside model, data and aim, and when the work began."""
-
-    place: Place
-    page: Path | None
-    typed: Mapping[str, str]
-    started: float
-
-    def write(self, report: CalibrationReport, calibration: Calibration) -> CalibrationReport:
-        """Write the calibration, the card's section and the page; return the report with their places."""
-        notes = write_calibration(self.place, calibration.model_copy(update={"options": self.typed}), report)
-        whole = report.model_copy(
-            update={
-                "notes": (*report.notes, *notes),
-                "calibration": None if self.place.file is None else printable(str(self.place.file)),
-                "report": None if self.page is None else printable(str(self.page)),
-                "seconds": time.monotonic() - self.started,
-            }
-        )
-        if self.page is not None:
-            from normwise.report.page import render_calibration
-
-            write_text(Path(self.page), render_calibration(whole))
-        return whole
 
 
 def _place(model: str | None, *, out: str | Path | None, save: bool, report: Path | None, index: str | Path | None = None) -> Place:
@@ -275,15 +251,6 @@ def _typed(
         "--seed": seed or None,
     }
     return {name: str(value) for name, value in given.items() if value is not None}
-
-
-def _finish(material: Material, asked: Asked, goal: Goal, output: _Output, names: tuple[str, str]) -> CalibrationReport:
-    try:
-        report, calibration = fit_calibration(material, asked, goal, model_name=names[0], data_name=names[1])
-    except InputError as error:
-        # What may be why too few came.
-        raise InputError("; ".join([str(error), *asked.unjudged])) from None
-    return output.write(report, calibration)
 
 
 def _check_index(index: str | Path | None, url: str | None, limit_candidates: int | None) -> None:

@@ -17,12 +17,13 @@ from normwise.data.beir_queries import NO_ANSWER
 from normwise.data.builtin import BUILTIN
 from normwise.data.clusters import components
 from normwise.data.columns import BadRowsError
+from normwise.data.contents import sameness
 from normwise.data.lines import read_lines
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import kind_of, user_path
 from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
 from normwise.data.splits import cut
-from normwise.data.texts import normalize_text, printable
+from normwise.data.texts import printable
 from normwise.workflows.calibrate_frequency import query_frequency
 from normwise.workflows.calibrate_overlap import TOO_MUCH, known_from_training, without_repeated
 
@@ -66,6 +67,16 @@ class Asked:
     def answerable(self) -> np.ndarray:
         """(B,) whether a relevant candidate can be found."""
         return np.array([bool(grades) for grades in self.judged.relevance], dtype=bool) & ~self.hidden
+
+    def subset(self, rows: np.ndarray) -> Asked:
+        """The queries at `rows`, in that order, over the same corpus."""
+        return replace(
+            self,
+            judged=self.judged.subset(rows),
+            from_dev=self.from_dev[rows],
+            hidden=self.hidden[rows],
+            frequency=None if self.frequency is None else self.frequency[rows],
+        )
 
 
 def load_asked(
@@ -128,7 +139,7 @@ def load_asked(
 
 
 def cluster(judged: Judged, *, own: list[np.ndarray]) -> tuple[np.ndarray, list[str]]:
-    """Join queries of the same text, of a shared relevant candidate, or of one cluster of the data.
+    """Join queries of the same content, of a shared relevant candidate, or of one cluster of the data.
 
     Where that puts more than half of them into one cluster, only equal texts are joined.
 
@@ -146,7 +157,7 @@ def cluster(judged: Judged, *, own: list[np.ndarray]) -> tuple[np.ndarray, list[
         >>> cluster(asked, own=[asked.clusters])[0].tolist()
         [0, 1, 0]
     """
-    texts: list[Hashable] = [("text", normalize_text(text)) for text in judged.queries]
+    texts: list[Hashable] = [("text", sameness(content)) for content in judged.queries]
     mine = [("own", split, int(number)) for split, numbers in enumerate(own) for number in numbers]
     keys = [
         [text, own_key, *(("candidate", row) for row in grades)]
@@ -246,7 +257,12 @@ def _joined(dev: Judged, test: Judged) -> Judged:
         corpus=test.corpus,
         clusters=np.arange(len(ids)),
         origin=_one_origin(dev.origin, test.origin),
+        tasks=(*_tasks(dev), *_tasks(test)) if dev.tasks or test.tasks else (),
     )
+
+
+def _tasks(judged: Judged) -> tuple[str, ...]:
+    return judged.tasks or ("",) * len(judged)
 
 
 def _one_origin(first: Origin | None, second: Origin | None) -> Origin | None:

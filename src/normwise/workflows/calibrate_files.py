@@ -10,8 +10,11 @@ from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import InputError, NormwiseError
 from normwise.core.files import write_text
 from normwise.data.opening import check_new_place, kind_of, user_path
-from normwise.report.card_calibration import calibration_section, with_calibration
+from normwise.data.texts import printable
+from normwise.report.card_calibration import BEGIN, END, calibration_section, with_calibration
+from normwise.report.hits_view import DirectionsReport
 from normwise.theory.calibration import Calibration
+from normwise.workflows.calibrate_directions import CalibrationSet, parse_calibrations
 
 CALIBRATION_FILE, CARD_FILE = "calibration.json", "README.md"
 
@@ -69,7 +72,9 @@ def choose_place(model: str | None, *, out: str | Path | None, save: bool, index
     return Place(file, folder / CARD_FILE if at_home and folder is not None else None, tuple(notes))
 
 
-def write_calibration(place: Place, calibration: Calibration, report: CalibrationReport) -> tuple[str, ...]:
+def write_calibration(
+    place: Place, calibration: Calibration | CalibrationSet, report: CalibrationReport | DirectionsReport
+) -> tuple[str, ...]:
     """Write the file, and put the section into the model's card.
 
     Args:
@@ -95,10 +100,27 @@ def write_calibration(place: Place, calibration: Calibration, report: Calibratio
     try:
         # As bytes: the lines of others keep the endings that they have.
         before = place.card.read_bytes().decode("utf-8")
-        write_text(place.card, with_calibration(before, calibration_section(report)))
+        write_text(place.card, with_calibration(before, _section(report)))
     except (UnicodeDecodeError, OSError, InputError) as error:
         return (*place.notes, f"{place.card} was left as it was: {error}")
     return (*place.notes, f"{place.card} tells of the calibration")
+
+
+def _section(report: CalibrationReport | DirectionsReport) -> str:
+    """The section of a model card; of several directions each under its name, between one pair of markers."""
+    if isinstance(report, CalibrationReport):
+        return calibration_section(report)
+    parts = []
+    for name, each in report.directions.items():
+        body = calibration_section(each).removeprefix(BEGIN).removesuffix(END).strip().removeprefix("## Calibration").strip()
+        parts.append(f"### {_markdown(name)}\n\n{body}")
+    none = [f"- {_markdown(name)}: none, since {_markdown(why)}" for name, why in report.refused.items()]
+    return "\n\n".join([BEGIN, "## Calibration", *parts, *(["\n".join(none)] if none else []), END])
+
+
+def _markdown(text: str) -> str:
+    """A name in which no markup takes effect."""
+    return "`" + " ".join(printable(text).split()).replace("`", "'") + "`"
 
 
 def _check_ours(file: Path, *, kind: str) -> None:
@@ -106,7 +128,7 @@ def _check_ours(file: Path, *, kind: str) -> None:
     if kind != "file":
         raise InputError(f"{file} is no file, and nothing but an older calibration is replaced: {way}")
     try:
-        Calibration.from_json(file.read_bytes())
+        parse_calibrations(file.read_bytes(), str(file))
     except NormwiseError as error:
         raise InputError(f"{file} is no calibration of normwise, and nothing else is replaced ({error}): {way}") from None
     except ValueError:

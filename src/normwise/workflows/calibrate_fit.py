@@ -13,7 +13,11 @@ import numpy as np
 from normwise.core.calibration_records import CalibrationReport, CalibratorRow, QueryCounts, SignalRow, ThresholdRecord
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
+from normwise.data.contents import Content
 from normwise.data.texts import printable
+from normwise.data.thumbnails import ThumbnailBudget
+from normwise.report.hits_view import DirectionReport
+from normwise.theory.applied_calibration import Applied
 from normwise.theory.bake_off import BakeOff, Candidate, bake_off
 from normwise.theory.calibration import Calibration
 from normwise.theory.calibration_rows import calibrator_row, signal_row
@@ -27,7 +31,7 @@ from normwise.theory.selective_threshold import certified_threshold, check_level
 from normwise.theory.selective_verdict import few_answers, passing_target, verdict
 from normwise.theory.signals import SIGNALS, signals
 from normwise.workflows.calibrate_data import Asked
-from normwise.workflows.calibrate_figures import Answers, figures
+from normwise.workflows.calibrate_figures import Answers, figures, shown_pictures
 from normwise.workflows.calibrate_hits import with_density
 from normwise.workflows.calibrate_material import Material
 from normwise.workflows.calibrate_split import split_queries
@@ -69,16 +73,18 @@ def _is_number(value: object) -> bool:
 
 
 def fit_calibration(
-    material: Material, asked: Asked, goal: Goal, *, model_name: str, data_name: str
+    material: Material, asked: Asked, goal: Goal, *, model_name: str, data_name: str, thumbnails: ThumbnailBudget | None = None
 ) -> tuple[CalibrationReport, Calibration]:
     """Choose and fit a confidence on one part of the queries, and judge it, its threshold and the norms on the other.
 
     Args:
         material: judged hits of all queries.
-        asked: the queries, for their texts.
+        asked: the queries, for their contents.
         goal: what is asked for.
         model_name: how `normwise calibrate` would name the model again.
         data_name: likewise the data.
+        thumbnails: what the page has room for, where there are pictures: the report is then a
+            `DirectionReport`.
 
     Returns:
         The report, without what is written where, and the calibration.
@@ -122,9 +128,10 @@ def fit_calibration(
     abstain, _ = decide(probability, threshold)
     gains = norm_gains(found, test, seed=goal.seed)
 
-    def describe(row: int, at: int) -> tuple[str, str, str]:
+    def describe(row: int, at: int) -> tuple[Content, str, Content]:
         return asked.judged.queries[int(kept[row])], *material.describe(int(kept[row]), at)
 
+    answers = Answers(probability, place, right, abstain)
     report = CalibrationReport(
         queries=_counts(judged, split.fit, split.test),
         signals=_signal_rows(test, material, seed=goal.seed),
@@ -140,7 +147,7 @@ def fit_calibration(
         similarity=material.similarity.value,
         temperature=material.temperature,
         fingerprint=material.fingerprint,
-        figures=figures(test, Answers(probability, place, right, abstain), describe),
+        figures=figures(test, answers, describe),
         notes=(
             *asked.notes,
             *material.notes,
@@ -164,6 +171,13 @@ def fit_calibration(
         created=datetime.now(UTC).date().isoformat(),
         versions={name: version(name) for name in _PACKAGES},
     )
+    if thumbnails is not None:
+
+        def applied(rows: np.ndarray) -> Applied:
+            return calibration.apply(test.subset(rows).hits)
+
+        pictures = shown_pictures(test, answers, describe, applied=applied, budget=thumbnails)
+        report = DirectionReport(**{name: getattr(report, name) for name in CalibrationReport.model_fields}, shown=pictures)
     return report, calibration
 
 

@@ -13,6 +13,7 @@ from normwise.theory.directions import exact_norms
 from normwise.theory.hit_lists import HitLists, JudgedHits
 from normwise.theory.search import exact_top_k
 from normwise.workflows.calibrate_data import Asked
+from normwise.workflows.text_lengths import known_lengths
 
 if TYPE_CHECKING:
     from normwise.index.protocol import Index
@@ -48,6 +49,18 @@ class Searched:
     def depth(self) -> int:
         """K."""
         return self.scores.shape[1]
+
+    def subset(self, rows: np.ndarray) -> Searched:
+        """The queries at `rows`, in that order."""
+        return replace(
+            self,
+            scores=self.scores[rows],
+            rows=self.rows[rows],
+            query_norms=self.query_norms[rows],
+            hit_norms=self.hit_norms[rows],
+            names=None if self.names is None else self.names[rows],
+            lengths=None if self.lengths is None else self.lengths[rows],
+        )
 
 
 def search_vectors(
@@ -148,8 +161,8 @@ def judge_hits(
         found: what a search found.
         asked: the queries it was asked.
         similarity: what the scores are.
-        query_lengths: (B,) token or word counts.
-        candidate_lengths: (N,) those of the corpus; an index's own come before them.
+        query_lengths: (B,) token or word counts; NaN where a query has none. Where one has none, no count of a query is read.
+        candidate_lengths: (N,) those of the corpus, likewise for what was found; an index's own come before them.
         seed: of the permutation.
 
     Returns:
@@ -164,6 +177,7 @@ def judge_hits(
     lengths = found.lengths
     if lengths is None and candidate_lengths is not None and known.all():
         lengths = candidate_lengths[rows].astype(np.float64)
+    lengths, query_lengths = known_lengths(lengths), known_lengths(query_lengths)
     frequency = None if asked.popularity is None or not known.all() else asked.popularity[rows]
     hits = HitLists(
         scores=found.scores,

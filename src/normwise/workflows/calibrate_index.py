@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,12 @@ import numpy as np
 from normwise.core.calibration_records import Fingerprint
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
+from normwise.data.contents import Content
 from normwise.data.texts import printable
 from normwise.index.row_hashes import vectors_hash
 from normwise.workflows.calibrate_data import Asked
 from normwise.workflows.calibrate_hits import Searched, judge_hits, search_index
-from normwise.workflows.calibrate_material import VECTORS, WORDS_COUNTED, AskHow, Material, given_vectors, name_of, word_counts
+from normwise.workflows.calibrate_material import VECTORS, WORDS_COUNTED, AskHow, Describe, Material, given_vectors, name_of, word_counts
 from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def ask_index(encoder: Encoder, index: Index, asked: Asked, how: AskHow) -> Mate
         )
     judged = asked.judged
     queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
-    lengths = text_lengths(encoder, judged.queries), text_lengths(encoder, judged.corpus.texts)
+    lengths = text_lengths(encoder, judged.queries), text_lengths(encoder, judged.corpus.contents)
     names = printable(encoder.name), own
     return _asked(queries, index, asked, how, names=names, lengths=lengths, notes=notes)
 
@@ -80,7 +80,7 @@ def ask_index_vectors(
             f"the index holds other vectors, or other ids, than {files[1]} with the ids of corpus.jsonl: give the files of what it holds "
             f"now, or build one from these: {command}"
         )
-    lengths = word_counts(asked.judged.queries), word_counts(asked.judged.corpus.texts)
+    lengths = word_counts(asked.judged.queries), word_counts(asked.judged.corpus.contents)
     return _asked(queries, index, asked, how, names=(name_of(files), VECTORS), lengths=lengths, notes=[WORDS_COUNTED])
 
 
@@ -130,16 +130,18 @@ def _asked(
         lengths_at_search=found.lengths is not None and names[1] != VECTORS,
         describe=_describer(found, index, asked),
         vectors=None,
+        lengths=lengths,
         notes=(*notes, *more),
     )
 
 
-def _describer(found: Searched, index: Index, asked: Asked) -> Callable[[int, int], tuple[str, str]]:
+def _describer(found: Searched, index: Index, asked: Asked) -> Describe:
     corpus = asked.judged.corpus
 
-    def describe(row: int, place: int) -> tuple[str, str]:
+    def describe(row: int, place: int) -> tuple[str, Content]:
         name = str(found.names[row, place]) if found.names is not None else ""
         at = int(found.rows[row, place])
-        return name, corpus.texts[at] if at >= 0 else index.texts([name])[0] or ""
+        # What only the index knows comes as it keeps it: of a picture that is words.
+        return name, corpus.contents[at] if at >= 0 else index.texts([name])[0] or ""
 
     return describe

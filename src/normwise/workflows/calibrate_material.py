@@ -15,6 +15,8 @@ from normwise.core.calibration_records import Fingerprint
 from normwise.core.contents_hash import contents_hash
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.similarity import Similarity
+from normwise.data.contents import Content
+from normwise.data.documents import indexed_text
 from normwise.data.texts import printable
 from normwise.data.vectors import load_vectors
 from normwise.index.row_hashes import vectors_hash
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
 
 VECTORS = "vectors"
+# From row of the query and place of the hit to the hit's id and content.
+Describe = Callable[[int, int], tuple[str, Content]]
 WORDS_COUNTED = (
     "lengths are words between blanks, for want of a tokenizer: they serve as controls, and no confidence that reads them can be chosen"
 )
@@ -36,8 +40,9 @@ WORDS_COUNTED = (
 class Material:
     """Judged hits of all queries, and what they are tied to.
 
-    `describe` gives the id and the text of the hit at (row of the query, place). `vectors` are those of queries and
-    candidates, where the candidates are at hand. `lengths_at_search` says whether a later search knows token counts.
+    `describe` gives the id and the content of the hit at (row of the query, place). `vectors` are those of queries and
+    candidates, where the candidates are at hand. `lengths` are those of queries (B,) and of the corpus (N,), NaN for what is
+    no text. `lengths_at_search` says whether a later search knows token counts.
     """
 
     name: str
@@ -47,8 +52,9 @@ class Material:
     temperature: float | None
     fingerprint: Fingerprint
     lengths_at_search: bool
-    describe: Callable[[int, int], tuple[str, str]]
+    describe: Describe
     vectors: tuple[np.ndarray, np.ndarray] | None
+    lengths: tuple[np.ndarray, np.ndarray]
     notes: tuple[str, ...]
 
 
@@ -99,17 +105,11 @@ def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
     from normwise.models.fingerprint import model_fingerprint
 
     judged = asked.judged
-    candidates = encoder.encode_candidates(judged.corpus.texts, batch_size=how.batch_size, progress=how.progress)
+    candidates = encoder.encode_candidates(judged.corpus.contents, batch_size=how.batch_size, progress=how.progress)
     queries = encoder.encode_queries(judged.queries, batch_size=how.batch_size, progress=how.progress)
     found, notes = search_vectors(queries, candidates, asked, similarity=encoder.similarity, depth=how.depth)
-    hits = judge_hits(
-        found,
-        asked,
-        similarity=encoder.similarity,
-        query_lengths=text_lengths(encoder, judged.queries),
-        candidate_lengths=text_lengths(encoder, judged.corpus.texts),
-        seed=how.seed,
-    )
+    lengths = text_lengths(encoder, judged.queries), text_lengths(encoder, judged.corpus.contents)
+    hits = judge_hits(found, asked, similarity=encoder.similarity, query_lengths=lengths[0], candidate_lengths=lengths[1], seed=how.seed)
     return Material(
         name=printable(encoder.name),
         judged=hits,
@@ -120,6 +120,7 @@ def ask_model(encoder: Encoder, asked: Asked, how: AskHow) -> Material:
         lengths_at_search=True,
         describe=_from_corpus(found, asked),
         vectors=(queries, candidates),
+        lengths=lengths,
         notes=tuple(notes),
     )
 
@@ -141,14 +142,8 @@ def ask_vectors(
         found, notes = search_vectors(queries, candidates, asked, similarity=similarity, depth=how.depth)
     except InputError as error:
         raise InputError(f"{error} (queries: {files[0]}, candidates: {files[1]})") from None
-    hits = judge_hits(
-        found,
-        asked,
-        similarity=similarity,
-        query_lengths=word_counts(asked.judged.queries),
-        candidate_lengths=word_counts(asked.judged.corpus.texts),
-        seed=how.seed,
-    )
+    lengths = word_counts(asked.judged.queries), word_counts(asked.judged.corpus.contents)
+    hits = judge_hits(found, asked, similarity=similarity, query_lengths=lengths[0], candidate_lengths=lengths[1], seed=how.seed)
     return Material(
         name=name_of(files),
         judged=hits,
@@ -159,6 +154,7 @@ def ask_vectors(
         lengths_at_search=False,
         describe=_from_corpus(found, asked),
         vectors=(queries, candidates),
+        lengths=lengths,
         notes=(*notes, WORDS_COUNTED),
     )
 
@@ -187,9 +183,9 @@ def name_of(files: tuple[str | Path, str | Path]) -> str:
     return printable(f"{Path(files[0]).name} x {Path(files[1]).name}")
 
 
-def word_counts(texts: Sequence[str]) -> np.ndarray:
-    """(N,) words between blanks of each text."""
-    return np.array([len(text.split()) for text in texts], dtype=np.float64)
+def word_counts(contents: Sequence[Content]) -> np.ndarray:
+    """(N,) words between blanks of each text; NaN for what is no text."""
+    return np.array([len(each.split()) if isinstance(each, str) else np.nan for each in contents], dtype=np.float64)
 
 
 def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: Asked, candidates: np.ndarray) -> Fingerprint:
@@ -199,17 +195,19 @@ def _fingerprint_of(model: str, similarity: Similarity, found: Searched, asked: 
         similarity=similarity.value,
         search="exact",
         candidates=found.candidates,
-        corpus_texts=contents_hash((name, text.encode("utf-8")) for name, text in zip(corpus.ids, corpus.texts, strict=True)),
+        corpus_texts=contents_hash(
+            (name, indexed_text(content).encode("utf-8")) for name, content in zip(corpus.ids, corpus.contents, strict=True)
+        ),
         corpus_vectors=vectors_hash(corpus.ids, candidates),
         depth=found.depth,
     )
 
 
-def _from_corpus(found: Searched, asked: Asked) -> Callable[[int, int], tuple[str, str]]:
+def _from_corpus(found: Searched, asked: Asked) -> Describe:
     corpus = asked.judged.corpus
 
-    def describe(row: int, place: int) -> tuple[str, str]:
+    def describe(row: int, place: int) -> tuple[str, Content]:
         at = int(found.rows[row, place])
-        return corpus.ids[at], corpus.texts[at]
+        return corpus.ids[at], corpus.contents[at]
 
     return describe

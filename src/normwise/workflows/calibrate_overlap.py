@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.contents import content_words, sameness
 from normwise.data.sets import Judged, TrainingPairs
-from normwise.data.texts import normalize_text, printable
+from normwise.data.texts import printable
 
 TOO_MUCH = "knows the answers, and its calibration would promise too much"
 
@@ -33,8 +34,8 @@ def known_from_training(parts: Mapping[str, Judged | None], train: TrainingPairs
     """
     if train is None:
         return []
-    trained = set(map(normalize_text, train.queries))
-    found = {name: sum(normalize_text(text) in trained for text in part.queries) for name, part in parts.items() if part is not None}
+    trained = set(map(sameness, train.queries))
+    found = {name: sum(sameness(content) in trained for content in part.queries) for name, part in parts.items() if part is not None}
     words = " and ".join(f"{count:,} of {len(parts[name] or ()):,} {name} queries" for name, count in found.items() if count)
     return [f"{words} are training queries too, by id or text: a model that was trained on them {TOO_MUCH}"] if words else []
 
@@ -49,15 +50,16 @@ def without_repeated(dev: Judged, test: Judged, *, may_drop: bool) -> tuple[Judg
         InputError: names both queries by row.
     """
     ids = {name: row for row, name in enumerate(test.query_ids)}
-    texts = {normalize_text(text): row for row, text in enumerate(test.queries)}
+    contents = {sameness(content): row for row, content in enumerate(test.queries)}
     kept = []
-    for row, (name, text) in enumerate(zip(dev.query_ids, dev.queries, strict=True)):
-        twin = ids.get(name, texts.get(normalize_text(text)))
+    for row, (name, content) in enumerate(zip(dev.query_ids, dev.queries, strict=True)):
+        twin = ids.get(name, contents.get(sameness(content)))
         if twin is None:
             kept.append(row)
         elif not may_drop:
+            shown = content_words(content)
             raise InputError(
-                f"{_named(dev, row)} (dev, which fits) and {_named(test, twin)} (test) are the same query, {text!r:.80}: a calibration "
+                f"{_named(dev, row)} (dev, which fits) and {_named(test, twin)} (test) are the same query, {shown!r:.80}: a calibration "
                 "that is tested on what fitted it promises too much; take it out of one of them, or delete the dev judgements, and "
                 "the test queries are split in halves"
             )

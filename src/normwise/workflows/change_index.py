@@ -181,6 +181,11 @@ def _check_savable(index: Index, folder: str | Path) -> None:
 def _check_new(index: Index, documents: Documents) -> tuple[str, ...]:
     """Refuse, before a model is opened, what an index would refuse after long encoding; notes of what is left out."""
     left_out = _check_keys(index, documents.metadata, source=documents.source, notes=documents.notes)
+    if index.manifest.has_lengths and any(not isinstance(content, str) for content in documents.contents):
+        raise InputError(
+            f"{documents.source} holds pictures, and the index, built of texts alone, keeps a token count for every candidate, which a "
+            "picture does not have: build the index anew of all candidates; nothing was added"
+        )
     check = getattr(index, "check_new", None)
     if check is not None:
         with naming(documents.source):

@@ -16,7 +16,7 @@ from normwise.data.documents import Documents, Scalar, column_names, read_docume
 from normwise.data.opening import user_path
 from normwise.data.text_files import read_texts
 from normwise.data.vectors import load_vectors
-from normwise.workflows.text_lengths import text_lengths
+from normwise.workflows.text_lengths import known_lengths, text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
@@ -45,10 +45,13 @@ class Rows:
 
 @contextmanager
 def encoded_rows(encoder: Encoder, documents: Documents, *, batch_size: int) -> Iterator[Rows]:
-    """Encode documents into a temporary file, a few batches in memory at a time, and count their tokens."""
+    """Encode documents into a temporary file, a few batches in memory at a time, and count their tokens.
+
+    Pictures have none, so that an index with pictures among its candidates keeps no counts.
+    """
     with tempfile.TemporaryDirectory(prefix="normwise-") as folder:
-        vectors = encoder.encode_to_memmap(documents.texts, Path(folder) / "vectors.npy", batch_size=batch_size)
-        lengths = text_lengths(encoder, documents.texts)
+        vectors = encoder.encode_to_memmap(documents.contents, Path(folder) / "vectors.npy", batch_size=batch_size)
+        lengths = known_lengths(text_lengths(encoder, documents.contents))
         yield Rows(documents.ids, vectors, documents.texts, lengths, documents.metadata or None, documents.notes)
 
 
@@ -114,7 +117,7 @@ def encoded_queries(encoder: Encoder, queries: Any, documents: Documents, *, see
 
     Args:
         encoder: of the index.
-        queries: texts, a file of them, or vectors; None takes those that came with the documents.
+        queries: texts or pictures, a file of texts, or vectors; None takes those that came with the documents.
         documents: of the index.
         seed: of the draw.
         batch_size: texts per forward pass.
@@ -124,10 +127,10 @@ def encoded_queries(encoder: Encoder, queries: Any, documents: Documents, *, see
     """
     if isinstance(queries, np.ndarray) or str(queries).lower().endswith(".npy"):
         return query_vectors(queries)
-    texts = documents.queries if queries is None else read_texts(queries) if isinstance(queries, str | Path) else list(queries)
-    if not texts:
+    asked = documents.queries if queries is None else read_texts(queries) if isinstance(queries, str | Path) else list(queries)
+    if not asked:
         return None
-    if len(texts) > MOST_QUERIES:
-        rows = np.sort(np.random.default_rng(seed).choice(len(texts), MOST_QUERIES, replace=False))
-        texts = [texts[row] for row in rows]
-    return encoder.encode_queries(texts, batch_size=batch_size, progress=False)
+    if len(asked) > MOST_QUERIES:
+        rows = np.sort(np.random.default_rng(seed).choice(len(asked), MOST_QUERIES, replace=False))
+        asked = [asked[row] for row in rows]
+    return encoder.encode_queries(asked, batch_size=batch_size, progress=False)

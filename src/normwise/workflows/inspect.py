@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,26 +12,22 @@ import numpy as np
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.files import write_text
 from normwise.core.inspect_records import InspectReport, RecoveryResult
-from normwise.core.norm_records import RadialEvidence, TrainingEvidence
+from normwise.core.norm_records import TrainingEvidence
 from normwise.data.norm_inputs import open_vectors
 from normwise.data.opening import check_new_place, kind_of, user_path
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.texts import printable
 from normwise.data.vectors import write_array
-from normwise.report.recipes import SERVERS
-from normwise.theory.norm_geometry import sampled_geometry
-from normwise.theory.norm_verdict import judge
-from normwise.theory.radial import TESTS, deciding_test
-from normwise.theory.regime_evidence import CLOSED_FORM_FREEDOM
 from normwise.workflows.evaluate import check_report
-from normwise.workflows.inspect_factors import gather_factors
-from normwise.workflows.inspect_relations import relate
-from normwise.workflows.inspect_scan import distribution, distribution_of, pictures, sample_rows, scan_material, scan_notes
-from normwise.workflows.inspect_source import LIMIT, Material, Reading, open_source
-from normwise.workflows.inspect_usefulness import measure_usefulness
+from normwise.workflows.inspect_modalities import Against, has_pictures, inspect_against, inspect_set
+from normwise.workflows.inspect_report import Judging, raw_norm_recipes, relate_norms, report_of
+from normwise.workflows.inspect_scan import distribution_of
+from normwise.workflows.inspect_source import LIMIT, Reading, is_model, open_model, open_source
+from normwise.workflows.inspect_usefulness import LoadedSet, encode_set, load_judged, usefulness_of_set
 
-_PACKAGES = ("normwise", "numpy", "scipy", "scikit-learn")
-_SERVERS_NAMED = ("text-embeddings-inference", "vLLM", "Ollama")
+__all__ = ["inspect", "raw_norm_recipes", "recover"]
+
+Data = str | Path | RetrievalData | Judged
 
 
 def inspect(
@@ -45,7 +39,10 @@ def inspect(
     table: str | None = None,
     text_column: str | None = None,
     training: TrainingEvidence | None = None,
-    data: str | Path | RetrievalData | Judged | None = None,
+    data: Data | None = None,
+    against: str | Path | np.ndarray | None = None,
+    against_factors: str | Path | Mapping[str, np.ndarray] | None = None,
+    paired: bool = False,
     limit_queries: int | None = None,
     limit_candidates: int | None = None,
     language: str = "en",
@@ -63,6 +60,9 @@ def inspect(
     A model is read before any `Normalize` module at its end. Files larger than memory are read in blocks; distribution,
     zeros and duplicates are exact, while figures that need pairs of rows rest on a seeded sample, with errors.
 
+    Where `data` has pictures, its own contents are inspected: all of them, then texts and pictures apart (`parts`), and what lies between
+    them (`across`: modality gap, ellipsoids, conformity, signs, whose norms a score follows). `against` gives the same for vectors.
+
     Args:
         source: a model (folder or hub id), a .npy or .parquet file of vectors, a checkpoint's embedding table
             (.safetensors, or a folder or id with `table`), or an array (N, D) of float16, float32 or float64.
@@ -74,6 +74,10 @@ def inspect(
         text_column: of a file of texts.
         training: how the vectors were trained, as far as it is known: without it signal, noise and adam are never said.
         data: judged queries as `evaluate` takes them, to measure with a model whether its norms help to rank or to trust a hit.
+            Of a set with pictures, `factors` have a row for each of its candidates, before any limit; emoji sets bring their own.
+        against: vectors of another modality of the same model, as `source`.
+        against_factors: of the rows of `against`, as `factors`.
+        paired: row i of both belongs together (a picture and its caption).
         limit_queries: at most so many queries of each split of `data`.
         limit_candidates: at most so many candidates of `data`; those that are relevant to a kept query always stay.
         language: of wordfreq's list.
@@ -102,67 +106,59 @@ def inspect(
     started = time.monotonic()
     check_report(report, overwrite=overwrite)
     how = Reading(column, table, text_column, limit, batch_size, progress, seed, trust_remote_code)
-    material = open_source(source, texts, how)
-    found = scan_material(material)
-    usable = found.scan.distinct
-    sample = sample_rows(material, usable, seed=seed)
-    geometry = sampled_geometry(sample, seed=seed, norms_vary=found.vary)
-    rows = gather_factors(material, factors, usable, language=language, seed=seed)
-    with _naming_factors(factors):
-        related = relate(found.scan.norms, rows, vary=found.vary, seed=seed)
-    radial = _radial(geometry, material)
-    norm = distribution(found.scan, found.figures)
-    judged = norm if found.vary else norm.model_copy(update={"cv": 0.0 if norm.cv is not None else None})
-    measured = None
-    if data is not None:
-        if material.encoder is None:
-            raise InputError(
-                "data asks what the norms of a model are good for, and the source is no model: give a model, or leave data out"
-            )
-        limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
-        measured = measure_usefulness(material.encoder, data, **limits, seed=seed, batch_size=batch_size, progress=progress)
-    summary = None if measured is None else measured.summary
-    regime, verdict = judge(
-        related.factors, judged, normalized_input=found.normalized, radial=radial, training=training, usefulness=summary
-    )
-    figures = found.figures
-    result = InspectReport(
-        source=printable(material.vectors.name),
-        n=material.vectors.rows.shape[0],
-        d=material.vectors.rows.shape[1],
-        norm=norm,
-        normalized_input=found.normalized,
-        norm_after_normalize=None if material.after is None else distribution_of(material.after),
-        radial_freedom=radial.freedom,
-        radial=radial,
-        factors=related.factors,
-        regime=regime.regime,
-        evidence=regime.evidence,
-        verdict=verdict,
-        geometry={name: None if np.isnan(value) else value for name, value in geometry.items()},
-        sample_rows=sample.shape[0],
-        seed=seed,
-        notes=(*material.notes, *rows.notes, *related.notes, *scan_notes(material, found)),
-        versions={name: version(name) for name in _PACKAGES},
-        command=command,
-        seconds=round(time.monotonic() - started, 3),
-        stored=material.vectors.stored,
-        part=material.vectors.part,
-        skew_log=None if figures is None or np.isnan(figures.skew_log) else figures.skew_log,
-        tail_low=None if figures is None else figures.tail_low,
-        tail_high=None if figures is None else figures.tail_high,
-        nan_rows=found.scan.nan,
-        infinite_rows=found.scan.infinite,
-        factor_rows=related.rows,
-        raw_norms=raw_norm_recipes(material.vectors.name) if found.normalized else (),
-        figures=pictures(found, rows, sample, seed=seed),
-        usefulness=measured,
-    )
+    judging = Judging(training, language, seed, command)
+    if against is not None:
+        _refuse_beside_against(source, data, how)
+        other = Against(against, against_factors, paired=paired)
+        result = inspect_against(open_source(source, texts, how), factors, other, judging)
+    else:
+        _refuse_without_against(against_factors, paired=paired)
+        loaded = _loaded(source, data, limit_queries, limit_candidates, how)
+        if loaded is not None and has_pictures(loaded.data):
+            _refuse_texts(texts, loaded)
+            result = inspect_set(open_model(str(source), how), loaded, factors, how, judging)
+        else:
+            material = open_source(source, texts, how)
+            related = relate_norms(material, factors, judging)
+            measured = None
+            if loaded is not None and material.encoder is not None:
+                measured = usefulness_of_set(encode_set(material.encoder, loaded, batch_size=batch_size, progress=progress), seed=seed)
+            result = report_of(related, judging, usefulness=measured)
+    result = result.model_copy(update={"seconds": round(time.monotonic() - started, 3)})
     if report is not None:
         from normwise.report.page import render_inspection
 
         write_text(Path(report), render_inspection(result))
     return result
+
+
+def _loaded(
+    source: str | Path | np.ndarray, data: Data | None, limit_queries: int | None, limit_candidates: int | None, how: Reading
+) -> LoadedSet | None:
+    """Judged data, read before the model: what cannot be read shows at once."""
+    if data is None:
+        return None
+    if not is_model(source, table=how.table):
+        raise InputError("data asks what the norms of a model are good for, and the source is no model: give a model, or leave data out")
+    return load_judged(data, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=how.seed)
+
+
+def _refuse_texts(texts: object, loaded: LoadedSet) -> None:
+    if texts is not None:
+        raise InputError(f"texts: {loaded.data.name} has pictures, and its own contents are inspected: leave texts out")
+
+
+def _refuse_beside_against(source: str | Path | np.ndarray, data: object, how: Reading) -> None:
+    if data is not None:
+        raise InputError("against compares two sets of vectors, and data asks a model: give one of them")
+    if is_model(source, table=how.table):
+        raise InputError("against compares two files of vectors, and the source is a model: give --data with a set that has pictures")
+
+
+def _refuse_without_against(against_factors: object, *, paired: bool) -> None:
+    name = "against_factors" if against_factors is not None else "paired" if paired else ""
+    if name:
+        raise InputError(f"{name} says something of the vectors at against, and none were given: give them, or leave {name} out")
 
 
 def recover(
@@ -225,47 +221,6 @@ def recover(
         model_error=found.model_error,
         norm=norms,
         text=text,
-    )
-
-
-def raw_norm_recipes(name: str) -> tuple[str, ...]:
-    """How to get raw norms where vectors came normalized, one way per line, with the exact call.
-
-    Example:
-        >>> raw_norm_recipes("unit.npy")[0]
-        'from the vectors themselves, where the model allows it: normwise inspect unit.npy --recover-norms MODEL --out norms.npy'
-    """
-    kept = {server.name: server.keep for server in SERVERS}
-    return (
-        f"from the vectors themselves, where the model allows it: normwise inspect {name} --recover-norms MODEL --out norms.npy",
-        "normwise: normwise.Encoder.load(MODEL).encode_candidates(texts)",
-        "sentence-transformers: model = SentenceTransformer(MODEL); del model[-1] where its last module is Normalize "
-        "(normalize_embeddings=False does not switch that module off); model.encode(texts)",
-        *(f"{server}: {kept[server]}" for server in _SERVERS_NAMED),
-        "OpenAI's own API and servers that only speak it: there is no switch, /v1/embeddings returns unit vectors; "
-        "norms need the model itself, or another endpoint of the server",
-    )
-
-
-@contextmanager
-def _naming_factors(factors: str | Path | Mapping[str, np.ndarray] | None) -> Iterator[None]:
-    """Say in a refusal of factors which file they came from."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{factors}: {error}" if isinstance(factors, str | Path) else str(error)) from None
-
-
-def _radial(geometry: Mapping[str, float], material: Material) -> RadialEvidence:
-    """The closed form of the checkpoint first: a sample of few rows may not show what it says exactly."""
-    freedom, exact = geometry["radial_freedom"], material.closed_freedom
-    if exact is not None and not freedom < CLOSED_FORM_FREEDOM:
-        return RadialEvidence(freedom=exact, test=material.closed_form, closed_form=material.closed_form)
-    return RadialEvidence(
-        freedom=None if np.isnan(freedom) else freedom,
-        test=deciding_test(geometry),
-        closed_form=material.closed_form,
-        upper_bound=not np.isnan(freedom) and any(np.isnan(geometry[name]) for name in TESTS[:2]),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
+from normwise.core.records import GateReport
 from normwise.data.factors import token_counts, word_list
 from normwise.data.norm_inputs import VECTOR_SUFFIXES, VectorInput, array_input, open_vectors, refuse_table
 from normwise.data.opening import kind_of, user_path
@@ -62,6 +63,16 @@ class Reading:
     trust_remote_code: bool = False
 
 
+@dataclass(frozen=True)
+class OpenModel:
+    """An open encoder, what its last norm layer says of texts, whether it had a `Normalize`, and notes on its opening."""
+
+    encoder: Encoder
+    freedom: GateReport
+    normalized: bool
+    notes: tuple[str, ...] = ()
+
+
 def open_source(source: str | Path | np.ndarray, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
     """Bring a source to one form; a model encodes its texts here.
 
@@ -81,14 +92,16 @@ def open_source(source: str | Path | np.ndarray, texts: str | Path | Sequence[st
         raise InputError(f"source is {type(source).__name__}; expected a path, a hub id or a float array of rows of vectors")
     if how.table is not None:
         return _table(_resolved(source), texts, how)
-    if _is_model(source):
-        _refuse_reading(how, "a model")
-        return _encoded(str(source), texts, how)
+    if is_model(source):
+        return _encoded(open_model(str(source), how), texts, how)
     vectors = open_vectors(source, column=how.column)
     return _table_words(vectors, texts) if vectors.tokens is not None else _with_texts(Material(vectors, notes=vectors.notes), texts, how)
 
 
-def _is_model(source: str | Path) -> bool:
+def is_model(source: str | Path | np.ndarray, *, table: str | None = None) -> bool:
+    """Whether a source is a model to encode with: a folder of one, or a name that is no file of vectors."""
+    if table is not None or not isinstance(source, str | Path):
+        return False
     path = user_path(source, what="source")
     kind = kind_of(path)
     if kind == "folder":
@@ -149,36 +162,73 @@ def _read(texts: str | Path | Sequence[str], how: Reading) -> list[str]:
     return list(texts)
 
 
-def _encoded(name: str, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
-    chosen, notes = _texts_of_model(texts, how)
+def open_model(name: str, how: Reading) -> OpenModel:
+    """Open a model, a `Normalize` at its end taken away, and ask how its last norm layer binds the norms of texts.
+
+    Args:
+        name: its folder or hub id.
+        how: what of it applies to files of vectors is refused.
+
+    Raises:
+        InputError: no such model, code of its own that was not allowed, or a column or table of a model.
+        MissingExtraError: the packages of models are not installed.
+    """
+    _refuse_reading(how, "a model")
     _need_models()
     from normwise.models.encoder import Encoder
     from normwise.models.freedom import norm_freedom
     from normwise.models.loading import load_plain
+
+    loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
+    # Asked before the encoder is made: a Normalize that is left would be an answer too.
+    freedom = norm_freedom(loaded.model)
+    return OpenModel(Encoder(loaded.model, name=name), freedom, loaded.normalized, tuple(loaded.notes))
+
+
+def closed_form(freedom: GateReport | None) -> tuple[Literal["plane-bound", "ellipsoid-bound"] | None, float | None]:
+    """The form that a model's last norm layer gives to its norms, and what it leaves free; None twice where it gives none.
+
+    Example:
+        >>> closed_form(GateReport(name="norm_freedom", passed=True, words="free: no norm layer"))
+        (None, None)
+    """
+    words = "" if freedom is None else freedom.words
+    form = "plane-bound" if words.startswith("plane-bound") else "ellipsoid-bound" if words.startswith("ellipsoid-bound") else None
+    return form, freedom.figures["radial_freedom"] if freedom is not None and form else None
+
+
+def _encoded(model: OpenModel, texts: str | Path | Sequence[str] | None, how: Reading) -> Material:
+    chosen, notes = _texts_of_model(texts, how)
+    vectors = model.encoder.encode_candidates(chosen, batch_size=how.batch_size, progress=how.progress)
+    material = text_material(model, vectors, chosen)
+    return replace(material, notes=(*notes, *model.notes, *material.notes))
+
+
+def text_material(model: OpenModel, vectors: np.ndarray, texts: Sequence[str]) -> Material:
+    """Vectors of texts by a model, with their token counts and what the model's last norm layer says."""
     from normwise.models.structure import token_limit
     from normwise.models.tokens import token_counter
 
-    loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
-    freedom = norm_freedom(loaded.model)
-    words = freedom.words
-    closed = "plane-bound" if words.startswith("plane-bound") else "ellipsoid-bound" if words.startswith("ellipsoid-bound") else None
-    counts = token_counts(chosen, token_counter(loaded.model))
-    limit = token_limit(loaded.model)
-    encoder = Encoder(loaded.model, name=name)
-    vectors = encoder.encode_candidates(chosen, batch_size=how.batch_size, progress=how.progress)
+    counts = token_counts(texts, token_counter(model.encoder.model))
+    limit = token_limit(model.encoder.model)
     cut = 0 if limit is None else int((counts > limit).sum())
-    notes += [*loaded.notes, words]
-    notes += [f"{cut:,} texts are longer than the {limit} tokens that the model reads: their length counts as {limit}"] if cut else []
+    long = [f"{cut:,} texts are longer than the {limit} tokens that the model reads: their length counts as {limit}"] if cut else []
+    form, freedom = closed_form(model.freedom)
     return Material(
-        array_input(vectors, name=name),
-        texts=tuple(chosen),
+        array_input(vectors, name=model.encoder.name),
+        texts=tuple(texts),
         tokens=counts if limit is None else np.minimum(counts, limit),
-        after=exact_norms(normalize(vectors), name="normalized vectors") if loaded.normalized else None,
-        closed_form=closed,
-        closed_freedom=freedom.figures["radial_freedom"] if closed else None,
-        encoder=encoder,
-        notes=tuple(notes),
+        after=after_normalize(model, vectors),
+        closed_form=form,
+        closed_freedom=freedom,
+        encoder=model.encoder,
+        notes=(model.freedom.words, *long),
     )
+
+
+def after_normalize(model: OpenModel, vectors: np.ndarray) -> np.ndarray | None:
+    """The norms behind the model's own Normalize module; None where it has none."""
+    return exact_norms(normalize(vectors), name="normalized vectors") if model.normalized else None
 
 
 def _texts_of_model(texts: str | Path | Sequence[str] | None, how: Reading) -> tuple[list[str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +15,7 @@ from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.norm_records import Usefulness
 from normwise.core.records import Interval
 from normwise.core.usefulness_records import Confidence, UsefulnessReport
+from normwise.data.contents import Content
 from normwise.data.load import load_to_judge
 from normwise.data.sets import Judged, RetrievalData
 from normwise.data.splits import cut
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class LoadedSet:
+    """A set to judge on, cut to the limits; `candidates` are the ids of all candidates before the cut, in the set's order."""
+
+    data: RetrievalData
+    notes: tuple[str, ...]
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class JudgedSet:
     """Queries as vectors with judgements, clusters, and how many tokens each has where that is known."""
 
@@ -40,6 +51,20 @@ class JudgedSet:
     def for_ranking(self) -> JudgedVectors:
         """The same without texts, as the theory takes it."""
         return JudgedVectors(self.vectors, self.judged.relevance, self.judged.clusters)
+
+
+@dataclass(frozen=True)
+class EncodedSet:
+    """A set whose candidates and queries stand ready as raw vectors; `tokens` and `popularity` of candidates are None where unknown."""
+
+    name: str
+    model: str
+    candidates: np.ndarray
+    test: JudgedSet
+    dev: JudgedSet | None
+    tokens: np.ndarray | None
+    popularity: np.ndarray | None
+    notes: tuple[str, ...]
 
 
 def measure_usefulness(
@@ -75,33 +100,59 @@ def measure_usefulness(
     Example:
         `measure_usefulness("all-MiniLM-L6-v2", "python-docs", limit_queries=400, limit_candidates=1500).reranking.words`
     """
-    loaded, notes = _load(data, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
-    test = _test_of(loaded)
+    loaded = load_judged(data, limit_queries=limit_queries, limit_candidates=limit_candidates, seed=seed)
     encoder, model_notes = _open(model)
-    candidates = encoder.encode_candidates(test.corpus.texts, batch_size=batch_size, progress=progress)
+    encoded = encode_set(encoder, loaded, batch_size=batch_size, progress=progress)
+    return usefulness_of_set(encoded, notes=model_notes, seed=seed)
+
+
+def encode_set(encoder: Encoder, loaded: LoadedSet, *, batch_size: int = 64, progress: bool | None = False) -> EncodedSet:
+    """Encode the candidates and queries of a set, texts and pictures alike.
+
+    Dev queries choose exponents where they search the same candidates as those of test; else they are not encoded.
+
+    Raises:
+        InputError: there is no test query with a relevant candidate, or the model does not read what the set has.
+    """
+    test, notes = _test_of(loaded.data), list(loaded.notes)
+    candidates = encoder.encode_candidates(test.corpus.contents, batch_size=batch_size, progress=progress)
 
     def encoded(judged: Judged) -> JudgedSet:
         vectors = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
-        return JudgedSet(vectors, judged, text_lengths(encoder, judged.queries))
+        return JudgedSet(vectors, judged, _lengths(encoder, judged.queries))
 
-    dev = loaded.dev
+    dev = loaded.data.dev
     if dev is not None and dev.usable and dev.corpus is not test.corpus and dev.corpus != test.corpus:
         notes.append("dev queries search other candidates than test queries, so exponents are chosen by cross-validation")
         dev = None
+    return EncodedSet(
+        name=loaded.data.name,
+        model=encoder.name,
+        candidates=candidates,
+        test=encoded(test),
+        dev=encoded(dev) if dev is not None and dev.usable else None,
+        tokens=_lengths(encoder, test.corpus.contents),
+        popularity=_popularity(loaded.data, test),
+        notes=(*loaded.data.notes, *notes),
+    )
+
+
+def usefulness_of_set(encoded: EncodedSet, *, notes: Sequence[str] = (), seed: int = 0) -> UsefulnessReport:
+    """Measure on an encoded set what its norms are worth; see `measure_usefulness`."""
     report = usefulness_of_vectors(
-        candidates,
-        encoded(test),
-        choosing=encoded(dev) if dev is not None and dev.usable else None,
-        tokens=text_lengths(encoder, test.corpus.texts),
-        popularity=_popularity(loaded, test),
+        encoded.candidates,
+        encoded.test,
+        choosing=encoded.dev,
+        tokens=encoded.tokens,
+        popularity=encoded.popularity,
         seed=seed,
     )
     return report.model_copy(
         update={
-            "model": printable(encoder.name),
-            "data": loaded.name,
+            "model": printable(encoded.model),
+            "data": encoded.name,
             "split": "test",
-            "notes": (*loaded.notes, *model_notes, *notes, *report.notes),
+            "notes": (*encoded.notes, *notes, *report.notes),
         }
     )
 
@@ -193,16 +244,23 @@ def _top_hits(
     return hits, {name: values.astype(np.float64) for name, values in controls.items()}, notes
 
 
-def _load(
-    data: str | Path | RetrievalData | Judged, *, limit_queries: int | None, limit_candidates: int | None, seed: int
-) -> tuple[RetrievalData, list[str]]:
+def load_judged(
+    data: str | Path | RetrievalData | Judged, *, limit_queries: int | None = None, limit_candidates: int | None = None, seed: int
+) -> LoadedSet:
+    """Load judged queries as `evaluate` takes them, cut to the limits.
+
+    Raises:
+        InputError: nothing of that name, or bad content.
+    """
     limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
+    notes: list[str] = []
     if isinstance(data, str | Path):
-        loaded, whole = load_to_judge(DataConfig.read({"name": str(data), **limits}, source="inspect"), seed=seed)
-        return loaded, ["every row is a test query: a model trained on these rows knows the answers"] if whole else []
-    if isinstance(data, Judged):
+        data, every = load_to_judge(DataConfig.read({"name": str(data)}, source="inspect"), seed=seed)
+        notes = ["every row is a test query: a model trained on these rows knows the answers"] if every else []
+    elif isinstance(data, Judged):
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
-    return cut(data, DataConfig.read({"name": data.name, **limits}, source="inspect"), seed=seed), []
+    whole = () if data.test is None else data.test.corpus.ids
+    return LoadedSet(cut(data, DataConfig.read({"name": data.name, **limits}, source="inspect"), seed=seed), tuple(notes), whole)
 
 
 def _test_of(data: RetrievalData) -> Judged:
@@ -221,6 +279,12 @@ def _open(model: str | Path | Encoder) -> tuple[Encoder, list[str]]:
 
     loaded = load_plain(str(model))
     return Encoder(loaded.model, name=str(model)), list(loaded.notes)
+
+
+def _lengths(encoder: Encoder, contents: Sequence[Content]) -> np.ndarray | None:
+    """Token counts of contents; None where one has a picture, whose share in the length no token says."""
+    texts = [content for content in contents if isinstance(content, str)]
+    return text_lengths(encoder, texts) if len(texts) == len(contents) else None
 
 
 def _popularity(data: RetrievalData, test: Judged) -> np.ndarray | None:

@@ -43,11 +43,11 @@ def judged_material(
     best = np.array([max(judged.relevance[row].items(), key=lambda each: (each[1], -each[0]))[0] for row in answered.tolist()])
     drawn = draw(len(answered), len(judged.corpus), limits)
     own = best[drawn.rows]
-    # Each text once: a positive may be in the pool too.
+    # Each candidate once: a positive may be in the pool too.
     needed = np.unique(np.concatenate([drawn.order, own]))
-    texts = [judged.queries[row] for row in answered[drawn.rows].tolist()], [judged.corpus.texts[row] for row in needed.tolist()]
-    queries = encoder.encode_queries(texts[0], batch_size=batch_size, progress=progress)
-    vectors = encoder.encode_candidates(texts[1], batch_size=batch_size, progress=progress)
+    asks, candidates = answered[drawn.rows].tolist(), needed.tolist()
+    queries = encoder.encode_queries([judged.queries[row] for row in asks], batch_size=batch_size, progress=progress)
+    vectors = encoder.encode_candidates([judged.corpus.contents[row] for row in candidates], batch_size=batch_size, progress=progress)
     return prepared(
         queries,
         vectors[np.searchsorted(needed, own)],

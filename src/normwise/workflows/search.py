@@ -1,8 +1,9 @@
-"""Search an index with texts or vectors, and say of every hit how probable it is and whether to trust it."""
+"""Search an index with texts, pictures or vectors, and say of every hit how probable it is and whether to trust it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
@@ -11,21 +12,26 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.index_records import IndexManifest
+from normwise.data.contents import Content, Modality, content_words, modality_of
+from normwise.data.documents import shown_text
 from normwise.data.opening import user_path
-from normwise.data.texts import text_problem
 from normwise.index.opening import open_index
-from normwise.index.protocol import Index, Where
+from normwise.index.protocol import Found, Index, Where
 from normwise.report.words import counted
 from normwise.theory.calibration import Calibration
 from normwise.theory.directions import exact_norms
+from normwise.workflows.calibrate_directions import CalibrationSet
 from normwise.workflows.search_calibration import Fitted, Searched, find_calibration
-from normwise.workflows.search_judging import Query, calibrated, uncalibrated
+from normwise.workflows.search_directions import choose, first_modalities, judged, known_directions, without_foreign
+from normwise.workflows.search_judging import Query, Shown, calibrated, uncalibrated
 from normwise.workflows.search_model import UNKNOWN, encoder_of, model_hash, open_encoder
+from normwise.workflows.search_queries import checked_contents
 from normwise.workflows.search_result import SearchResult
 from normwise.workflows.text_lengths import text_lengths
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
+    from normwise.models.inputs import Input
 
 
 # A search is made again where the corpus has changed since the calibration was checked.
@@ -43,8 +49,15 @@ class Searcher:
     """
 
     def __init__(
-        self, index: Index, find: Callable[[], Fitted], *, name: str = "the index", model: str | Path | Encoder | None = None
+        self,
+        index: Index,
+        find: Callable[[], Fitted],
+        *,
+        name: str = "the index",
+        model: str | Path | Encoder | None = None,
+        task: str | None = None,
     ) -> None:
+        self._task = task
         self._index, self._find, self._name, self._model = index, find, name, model
         self._corpus, self._fitted = _corpus_of(index), find()
         self._encoder: Encoder | None = None
@@ -56,25 +69,28 @@ class Searcher:
         index: str | Path | Index,
         *,
         model: str | Path | Encoder | None = None,
-        calibration: str | Path | Calibration | None = None,
+        calibration: str | Path | Calibration | CalibrationSet | None = None,
         url: str | None = None,
+        task: str | None = None,
     ) -> Searcher:
         """Open an index for searching.
 
         Args:
             index: its folder, or an open index.
-            model: what reads queries that are texts; None takes the one that the index names. It is opened on the first such
+            model: what reads queries that are texts or pictures; None takes the one that the index names. It is opened on the first such
                 query, and must have the hash that the index holds.
             calibration: a `calibration.json`, the folder of one, or a `Calibration`; None looks in the index's folder and in
-                the model's. A calibration holds for one model, similarity, kind of search and corpus.
+                the model's. A calibration holds for one model, similarity, kind of search and corpus, and for one direction:
+                of several, each hit is judged by that of its query's modality and its own.
             url: of the server, where the index has one with a password.
+            task: of all queries, where calibrations of several tasks share a direction.
 
         Raises:
             InputError: no index, or a broken one; a named calibration that was fitted on something else. One that was only
                 found is left out instead, and `why_not_calibrated` says why.
             WorkError: a server does not answer.
         """
-        if calibration is not None and not isinstance(calibration, str | Path | Calibration):
+        if calibration is not None and not isinstance(calibration, str | Path | Calibration | CalibrationSet):
             raise InputError(f"calibration is {calibration!r:.80}; expected a file, the folder of one, or a Calibration")
         if model is not None and not isinstance(model, str | Path) and not hasattr(model, "encode_queries"):
             raise InputError(f"model is {model!r:.80}; expected a folder, a hub id, or an open encoder")
@@ -93,7 +109,7 @@ class Searcher:
                 now = Searched(opened.manifest, len(opened), index=folder, model=place, model_hash=own, at=url)
                 return find_calibration(calibration, now)
 
-            return cls(opened, find, name="the index" if folder is None else str(folder), model=model)
+            return cls(opened, find, name="the index" if folder is None else str(folder), model=model, task=task)
         except BaseException:
             if folder is not None:
                 opened.close()
@@ -118,7 +134,7 @@ class Searcher:
         return self._index.manifest
 
     @property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> Calibration | CalibrationSet | None:
         """What judges the hits, if anything does."""
         return self._fitted.calibration
 
@@ -127,7 +143,7 @@ class Searcher:
         """Why no calibration judges the hits, and how to get one; empty where one does."""
         return self._fitted.why_not
 
-    def search(self, queries: Sequence[str] | np.ndarray, *, k: int = 10, where: Where | None = None) -> SearchResult:
+    def search(self, queries: Sequence[Input] | np.ndarray, *, k: int = 10, where: Where | None = None) -> SearchResult:
         """Find the k best candidates of every query.
 
         With a calibration the index is searched as deep as the calibrator reads, and k hits of that are returned. A filter
@@ -135,7 +151,8 @@ class Searcher:
         changed since the last search, the calibration is checked, or looked for, anew.
 
         Args:
-            queries: B texts, or (B, D) raw vectors.
+            queries: B contents as `Encoder.encode_queries` takes them (a str is a text, a `pathlib.Path`, open PIL image or
+                `Picture` a picture, a tuple both), or (B, D) raw vectors.
             k: >= 1; where the index has fewer, all are returned and a note says so.
             where: metadata that a hit must have, all of it, by equality.
 
@@ -143,7 +160,8 @@ class Searcher:
             Columns of ids, scores, norms, probabilities and decisions; `found[row]` gives the hits of a query one by one.
 
         Raises:
-            InputError: an empty text, a vector of another width or with a value that is not finite, k < 1, an unknown key of
+            InputError: an empty text, a picture that cannot be opened, a named calibration that has not the direction of a query,
+                a vector of another width or with a value that is not finite, k < 1, an unknown key of
                 `where`, another model than the index's, `where` with a calibration that was named, or a corpus that has changed
                 so that the named one does not hold any more.
             WorkError: a server does not answer.
@@ -152,8 +170,9 @@ class Searcher:
             raise InputError(f"k is {k!r:.40}; expected a whole number of at least 1")
         wanted, tries = int(k), 0
         while True:
-            vectors, texts, lengths = self._asked(queries)
-            fitted = self._applicable(where, lengths=lengths, by_text=texts is not None)
+            vectors, contents, lengths = self._asked(queries)
+            kinds: list[Modality] | None = None if contents is None else [modality_of(content) for content in contents]
+            fitted = self._applicable(where, lengths=lengths, kinds=kinds)
             found = self._index.search(vectors, k=self._depth(wanted, fitted), where=where)
             if not self._changed():
                 break
@@ -161,12 +180,9 @@ class Searcher:
                 fitted = Fitted(None, why_not="the corpus changes while it is searched")
                 break
         size = len(self)
-        query = Query(exact_norms(vectors, name="queries"), lengths)
-        if fitted.calibration is None:
-            shown = uncalibrated(found, query, shown=wanted, why=fitted.why_not)
-        else:
-            shown = calibrated(found, query, fitted.calibration, shown=wanted, candidates=size)
-        notes = list(self._notes) if texts is not None else []
+        judgement = self._judgement(found, Query(exact_norms(vectors, name="queries"), lengths), fitted, kinds, shown=wanted)
+        shown = judgement.shown
+        notes = [*(self._notes if contents is not None else ()), *judgement.notes]
         if not where and wanted > size:
             notes.append(f"k is {wanted:,}, and the index has {counted(size, 'candidate')}: all of them are returned")
         ids, scores, norms = (np.take_along_axis(values, shown.places, axis=1) for values in (found.ids, found.scores, found.norms))
@@ -179,10 +195,10 @@ class Searcher:
             probabilities=shown.probabilities,
             abstains=shown.abstains,
             reason_at=shown.reason_at,
-            queries=texts,
-            texts_of=self._index.texts if self.manifest.has_texts else None,
-            why_not_calibrated=fitted.why_not,
-            verdict=_verdict_of(fitted),
+            queries=None if contents is None else tuple(map(content_words, contents)),
+            texts_of=self._texts if self.manifest.has_texts else None,
+            why_not_calibrated=judgement.why_not,
+            verdict=judgement.verdict,
             notes=tuple(notes),
         )
 
@@ -198,6 +214,25 @@ class Searcher:
         """Let go of files and connections."""
         self._index.close()
 
+    def _texts(self, ids: Sequence[str]) -> list[str | None]:
+        """What people read of candidates: texts, and the words of pictures."""
+        return [None if text is None else shown_text(text) for text in self._index.texts(ids)]
+
+    def _judgement(self, found: Found, query: Query, fitted: Fitted, kinds: list[Modality] | None, *, shown: int) -> _Judgement:
+        """Judge hits by the calibration of their direction."""
+        calibration, size = fitted.calibration, len(self)
+        if calibration is None:
+            return _Judgement(uncalibrated(found, query, shown=shown, why=fitted.why_not), fitted.why_not)
+        if isinstance(calibration, Calibration) and set(kinds or ()) <= {"text"} and self._task is None:
+            return _Judgement(calibrated(found, query, calibration, shown=shown, candidates=size), "", _verdict_of(calibration))
+        queries: list[Modality] = kinds or ["text"] * found.ids.shape[0]
+        first = first_modalities(self._index, calibration, found)
+        choice = choose(calibration, queries, first, task=self._task)
+        made = judged(found, query, choice, shown=shown, candidates=size)
+        if isinstance(calibration, CalibrationSet) and len(calibration.candidates) > 1:
+            made = without_foreign(self._index, found, made, queries, first, choice)
+        return _Judgement(made, choice.why_not, choice.verdict, tuple(choice.notes))
+
     def _changed(self) -> bool:
         """Whether the corpus is not the one that the calibration was checked for, which is then done anew."""
         now = _corpus_of(self._index)
@@ -211,37 +246,51 @@ class Searcher:
         """How many hits to find: k, or as many as the calibration reads."""
         return k if fitted.calibration is None else max(k, min(fitted.calibration.depth_needed, max(len(self), 1)))
 
-    def _applicable(self, where: Where | None, *, lengths: np.ndarray | None, by_text: bool) -> Fitted:
-        """The calibration, where this search is one that it can read."""
+    def _applicable(self, where: Where | None, *, lengths: np.ndarray | None, kinds: list[Modality] | None) -> Fitted:
+        """The calibration, where this search is one that it can read; `kinds` None where vectors ask."""
         calibration = self._fitted.calibration
         if calibration is None:
             return self._fitted
-        words = ""
+        words, place = "", self._fitted.place
         if where:
-            words = f"where searches a part of the corpus, and {self._fitted.place} was fitted on all of it: index and calibrate that part"
-        elif by_text and calibration.fingerprint.model == UNKNOWN:
+            words = f"where searches a part of the corpus, and {place} was fitted on all of it: index and calibrate that part"
+        elif isinstance(calibration, Calibration) and kinds is not None and calibration.fingerprint.model == UNKNOWN:
             # A pipeline that normalizes, or another prompt, makes other norms of the same texts: nothing compares the two.
             words = (
-                f"{self._fitted.place} was fitted on bare query vectors, and nothing tells whether the model makes the same of these "
+                f"{place} was fitted on bare query vectors, and nothing tells whether the model makes the same of these "
                 "texts: calibrate with --model on the index, or search with vectors"
             )
+        elif isinstance(calibration, CalibrationSet) and kinds is None:
+            words = f"{place} was fitted by direction ({calibration.known}), and vectors do not tell theirs: search with texts or pictures"
+        elif kinds and (lacking := known_directions(calibration, kinds, task=self._task)) and (self._fitted.named or len(set(kinds)) == 1):
+            words = f"{place} is {lacking}: calibrate on data with such queries"
         elif calibration.needs_lengths and (lengths is None or not self.manifest.has_lengths):
             lacking = "the index" if lengths is not None else "a query vector"
-            words = f"{self._fitted.place} reads token counts, and {lacking} has none: search with texts, in an index of a model and data"
+            words = f"{place} reads token counts, and {lacking} has none: search with texts, in an index of a model and data"
         if words and self._fitted.named:
             raise InputError(f"{words}; or leave calibration out, and hits have no probability")
         return Fitted(None, why_not=words) if words else self._fitted
 
-    def _asked(self, queries: Sequence[str] | np.ndarray) -> tuple[np.ndarray, tuple[str, ...] | None, np.ndarray | None]:
-        """Raw vectors of the queries, and their texts and token counts where texts came and somebody reads counts."""
+    def _asked(self, queries: Sequence[Input] | np.ndarray) -> tuple[np.ndarray, tuple[Content, ...] | None, np.ndarray | None]:
+        """Raw vectors of the queries, and their contents and token counts where no vectors came and somebody reads counts."""
         if isinstance(queries, np.ndarray) and queries.dtype.kind == "f":
             return queries, None, None
-        texts = _checked_texts(queries)
+        contents = checked_contents(queries)
         if self._encoder is None:
             self._encoder, self._notes = encoder_of(self.manifest, self._model, index=self._name)
-        vectors = self._encoder.encode_queries(texts, progress=False)
+        vectors = self._encoder.encode_queries(contents, progress=False)
         reads = self.calibration is not None and self.calibration.needs_lengths
-        return vectors, texts, text_lengths(self._encoder, texts) if reads else None
+        return vectors, contents, text_lengths(self._encoder, contents) if reads else None
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """Hits as they are shown, why none has a probability, why none has a threshold, and what to say of some."""
+
+    shown: Shown
+    why_not: str
+    verdict: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def _corpus_of(index: Index) -> tuple[int, str | None, str | None]:
@@ -250,19 +299,6 @@ def _corpus_of(index: Index) -> tuple[int, str | None, str | None]:
     return len(index), manifest.corpus_texts, manifest.corpus_vectors
 
 
-def _verdict_of(fitted: Fitted) -> str:
+def _verdict_of(calibration: Calibration) -> str:
     """Why every hit abstains, where its calibration has no threshold."""
-    calibration = fitted.calibration
-    return "" if calibration is None or calibration.threshold is not None else calibration.verdict.text
-
-
-def _checked_texts(queries: Any) -> tuple[str, ...]:
-    if isinstance(queries, str | bytes) or not isinstance(queries, Sequence):
-        came = "one text" if isinstance(queries, str | bytes) else f"a {type(queries).__name__}"
-        if isinstance(queries, np.ndarray):
-            came = f"an array of {queries.dtype}"
-        raise InputError(f"queries are {came}; expected a list of texts, or a float array (queries, dimensions)")
-    for row, text in enumerate(queries):
-        if (problem := text_problem(text)) is not None:
-            raise InputError(f"queries: row {row} {problem}; expected a text: leave it out")
-    return tuple(queries)
+    return "" if calibration.threshold is not None else calibration.verdict.text

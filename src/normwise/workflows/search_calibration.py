@@ -9,22 +9,23 @@ from normwise.core.calibration_records import Fingerprint
 from normwise.core.errors import InputError
 from normwise.core.index_records import IndexManifest
 from normwise.data.opening import kind_of, reading, user_path
-from normwise.theory.calibration import FILE, Calibration, parse_calibration
+from normwise.theory.calibration import FILE, Calibration
 from normwise.theory.calibration_command import ADDRESS, calibrate_command, model_source, vectors_source
+from normwise.workflows.calibrate_directions import CalibrationSet, parse_calibrations
 
 
 @dataclass(frozen=True)
 class Fitted:
     """A calibration that holds for an index, or the reason why there is none; `named` says that a person asked for it."""
 
-    calibration: Calibration | None
+    calibration: Calibration | CalibrationSet | None
     why_not: str = ""
     named: bool = False
     place: str = ""
 
 
-def read_calibration(path: str | Path, *, again: str = "") -> Calibration:
-    """Read a `calibration.json`, or the one in a folder; `again` is the command that fits one, where it is known.
+def read_calibration(path: str | Path, *, again: str = "") -> Calibration | CalibrationSet:
+    """Read a `calibration.json` of either form, or the one in a folder; `again` is the command that fits one, where it is known.
 
     Raises:
         InputError: no such file, or something else; the message names it.
@@ -41,7 +42,7 @@ def read_calibration(path: str | Path, *, again: str = "") -> Calibration:
     with reading(path):
         text = path.read_bytes()
     try:
-        return parse_calibration(text, str(path), again=again)
+        return parse_calibrations(text, str(path), again=again)
     except RecursionError:
         raise InputError(
             f"{path} is no calibration: it is nested too deep. Move it away and fit it again: {again or 'normwise calibrate'}"
@@ -88,12 +89,16 @@ class Searched:
     model_hash: str | None = None
     at: str | None = None
 
-    def check(self, calibration: Calibration) -> None:
+    def check(self, calibration: Calibration | CalibrationSet) -> None:
         """Refuse a calibration that was fitted on something else.
 
         Raises:
             InputError: says what differs and what to do.
         """
+        if isinstance(calibration, CalibrationSet):
+            for each in calibration.calibrations:
+                self.check(each.calibration)
+            return
         fitted = calibration.fingerprint
         known = self.model_hash if fitted.model == self.model_hash else None
         now = fingerprint_of(self.manifest, candidates=self.size, depth=fitted.depth, model=known)
@@ -113,7 +118,7 @@ class Searched:
         return None if self.index is None else str(self.index)
 
 
-def find_calibration(named: str | Path | Calibration | None, searched: Searched) -> Fitted:
+def find_calibration(named: str | Path | Calibration | CalibrationSet | None, searched: Searched) -> Fitted:
     """Find the calibration of an index, and check that it was fitted on that index's model, similarity, search and corpus.
 
     Args:
@@ -124,8 +129,9 @@ def find_calibration(named: str | Path | Calibration | None, searched: Searched)
         InputError: the one that was named does not hold; the message says what differs and what to do.
     """
     if named is not None:
-        calibration = named if isinstance(named, Calibration) else read_calibration(named, again=searched.command)
-        place = "calibration" if isinstance(named, Calibration) else str(named)
+        given = isinstance(named, Calibration | CalibrationSet)
+        calibration = named if isinstance(named, Calibration | CalibrationSet) else read_calibration(named, again=searched.command)
+        place = "calibration" if given else str(named)
         try:
             searched.check(calibration)
         except InputError as error:

@@ -32,7 +32,7 @@ class SearchResult:
         probabilities: float64 that each hit is relevant; NaN where nobody knows. A zero vector has 0.
         abstains: bool, whether a hit is not to be trusted.
         reason_at: from row and place to why, in words.
-        queries: B texts; None where vectors asked.
+        queries: B texts, or the words of pictures; None where vectors asked.
         texts_of: from ids to texts, where the index has them; it must be open when hits are made.
         why_not_calibrated: why no probabilities are there; empty where they are.
         notes: what a person should know of this search.
@@ -68,7 +68,7 @@ class SearchResult:
         return [self.hits(one) for one in range(len(self))[row]] if isinstance(row, slice) else self.hits(row)
 
     def query(self, row: SupportsIndex) -> str | int:
-        """The text that asked, or the row of its vector."""
+        """The text that asked (of a picture its words), or the row of its vector."""
         place = self._place(row)
         return place if self.queries is None else self.queries[place]
 
