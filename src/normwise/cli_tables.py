@@ -42,6 +42,8 @@ def show_evaluation(result: Evaluation) -> None:
     _show_metrics(console, "similarity", list(result.similarities.items()))
     if result.one_query_per_candidate:
         _show_metrics(console, "one query per candidate", list(result.one_query_per_candidate.items()))
+    for task, tables in result.by_task.items():
+        _show_metrics(console, f"task {task or '(none)'}", list(tables.items()))
     if result.geometry:
         _show_pairs(console, "geometry", result.geometry)
     for note in result.notes:
@@ -62,6 +64,8 @@ def show_training(result: TrainResult) -> None:
     alike = [(f"{run.name} ({run.similarity})", run.one_query_per_candidate) for run in result.runs if run.one_query_per_candidate]
     if alike:
         _show_metrics(console, "one query per candidate", alike)
+    for task in result.runs[0].by_task if result.runs else ():
+        _show_metrics(console, f"task {task or '(none)'}", [(f"{run.name} ({run.similarity})", run.by_task[task]) for run in result.runs])
     for comparison in result.comparisons:
         console.print(
             f"{comparison.candidate} against {comparison.baseline}, {comparison.metric} on {comparison.split}: "

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from normwise.core.errors import near_names
+from normwise.core.presets import preset_arms
 from normwise.core.records import GEOMETRY
 from normwise.core.similarity import Similarity
 from normwise.core.strict import Number, Prose, StrictConfig, Switch, Text, Whole
@@ -195,6 +196,9 @@ PARTS: tuple[Part, ...] = ("embeddings", "encoder", "norms", "head")
 class StageConfig(StrictConfig):
     """One stage of training: a similarity, what is trained, a temperature, a loss and a budget of steps.
 
+    Where the data mix tasks, `batches` says whether a batch does too; by task, a query's in-batch negatives are answers of
+    its own task.
+
     Example:
         >>> StageConfig(name="cosine", similarity="cosine", temperature=0.05, steps=10).temperature.value
         0.05
@@ -215,6 +219,7 @@ class StageConfig(StrictConfig):
     focal: FocalConfig | None = None
     negatives: Negatives = NegativesConfig()
     hard_negatives: Whole = Field(default=0, ge=0)
+    batches: Literal["mixed", "by_task"] = "mixed"
     learning_rate: Number = Field(default=2e-5, gt=0)
     weight_decay: Number = Field(default=0.01, ge=0)
     steps: Whole = Field(default=100, ge=1)
@@ -241,6 +246,10 @@ class StageConfig(StrictConfig):
         if self.batch_size == 1 and self.hard_negatives == 0 and self.negatives.source is not NegativeSource.UNIFORM:
             raise ValueError("batch_size 1 with hard_negatives 0 leaves every query without a negative: raise either")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_later_defaults(write(self), {"batches": "mixed"})
 
     @property
     def lora_settings(self) -> LoraConfig:
@@ -386,12 +395,13 @@ Seed = Annotated[Whole, Field(ge=0, le=_LARGEST_SEED)]
 class PaceConfig(StrictConfig):
     """A whole run: data, encoder, one or more arms, seeds.
 
-    An arm is a list of stages; arms whose first stages are equal share them. The baselines are arms like any other.
+    An arm is a list of stages, or the name of a published recipe (`normwise.core.presets`); arms whose first stages are
+    equal share them. The baselines are arms like any other.
     """
 
     data: DataConfig
     model: ModelConfig = ModelConfig()
-    arms: dict[Text, tuple[StageConfig, ...]] = Field(min_length=1)
+    arms: Annotated[dict[Text, tuple[StageConfig, ...]], BeforeValidator(preset_arms), Field(min_length=1)]
     claims: tuple[ClaimConfig, ...] = ()
     seeds: tuple[Seed, ...] = Field(default=(0,), min_length=1)
     merge_tolerance: Number = Field(default=1e-4, gt=0)

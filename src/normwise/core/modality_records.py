@@ -18,7 +18,7 @@ class ModalityGap(Record):
     """How far two modalities, first and second, lie apart; what each figure is 0 (or, for `auc`, 0.5) at.
 
     `gap` is the distance of the mean unit vectors, 0 where these are equal; chance alone gives about `gap_by_chance`, and `p_value`
-    is that of random relabeling. `held_out` is the same distance along a direction that other rows chose: 0 on average without a gap.
+    is that of random relabeling, both on `tested_rows` rows (see `modality_gap`). `held_out` is the same distance along a direction that other rows chose: 0 on average without a gap.
     `squared_gap` has no such excess: within_first + within_second - 2 cross. `variance_share` is the share of the spread of
     directions that the modality explains, 0 without a gap, 1 where each modality is one direction. `direction_auc` says how well
     the held-out direction tells the modalities apart, `norm_auc` how well the norm does (above 0.5: the first is longer).
@@ -33,6 +33,7 @@ class ModalityGap(Record):
     gap_by_chance: float
     p_value: float
     relabelings: int
+    tested_rows: int
     held_out: Interval
     squared_gap: float
     variance_share: float
@@ -114,7 +115,8 @@ class NormShare(Record):
     """Whose work a dot product across modalities is: the candidate's norm's or the direction's.
 
     `share` is the mean over queries of Cov(log s, log ||d||) / Var(log s) over the candidates whose score s is above 0: 0 where
-    norms play no part, 1 where directions do not; the rest, to 1, is that of the log cosine. `positive` is the share of scores above 0,
+    norms play no part, 1 where directions do not; the rest, to 1, is that of the log cosine. `top_share` is the same among the tenth of the
+    candidates with the highest cosine, where first places are decided, and `outcome` is by it. `positive` is the share of scores above 0,
     `same_first` that of queries whose first candidate is the same under cosine.
     """
 
@@ -123,6 +125,7 @@ class NormShare(Record):
     query_rows: int
     candidate_rows: int
     share: Interval
+    top_share: Interval
     positive: float
     same_first: float
     outcome: Dominance

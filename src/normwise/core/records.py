@@ -74,7 +74,8 @@ class Evaluation(Record):
     """What `normwise evaluate` found on one split of one data set.
 
     `similarities` weighs queries alike, as in use; where queries share relevant candidates, `one_query_per_candidate` weighs
-    those candidates alike, and is empty elsewhere.
+    those candidates alike, and is empty elsewhere. `by_task` holds, for a set that mixes tasks, task -> cosine or dot ->
+    metrics; each task's queries search the candidates of their task.
     """
 
     model: str
@@ -88,6 +89,7 @@ class Evaluation(Record):
     geometry: Mapping[str, float | None] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
+    by_task: Mapping[str, Mapping[str, MetricTable]] = Field(default_factory=dict)
 
 
 class Comparison(Record):
@@ -135,7 +137,7 @@ class StageResult(Record):
 class RunResult(Record):
     """One arm under one ranking, over its seeds: metrics on test and dev, and each seed's mean on test (`by_seed`).
 
-    `one_query_per_candidate` is as in `Evaluation`, on test.
+    `one_query_per_candidate` and `by_task` (of this ranking) are as in `Evaluation`, on test.
     """
 
     name: str
@@ -147,6 +149,7 @@ class RunResult(Record):
     by_seed: Mapping[str, tuple[float, ...]] = Field(default_factory=dict)
     stages: tuple[StageResult, ...] = ()
     geometry: Mapping[str, float | None] = Field(default_factory=dict)
+    by_task: Mapping[str, MetricTable] = Field(default_factory=dict)
 
 
 class ReportFigures(Record):

@@ -232,14 +232,62 @@ def choose_plan(
     left_out: list[int] = []
     epoch = 0
     while len(batches) < steps:
-        if chosen == "random" or batch_size == 1:
-            more = random_batches(train.positives, batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
-        else:
-            more = no_duplicate_batches(train.positives, batch_size=batch_size, seed=seed, epoch=epoch, negatives=train.negatives)
+        more = _epoch(train, chosen, batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
         left_out.append(len(train) - sum(map(len, more)))
         batches += more
         epoch += 1
     return BatchPlan(kind=chosen, reason=reason, batches=tuple(batches[:steps]), epochs=epoch, rows=len(train), left_out=tuple(left_out))
+
+
+def _epoch(train: TrainingPairs, kind: PlanKind, *, batch_size: int, seed: int, epoch: int, other_negatives: bool) -> list[np.ndarray]:
+    if kind == "random" or batch_size == 1:
+        return random_batches(train.positives, batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
+    return no_duplicate_batches(train.positives, batch_size=batch_size, seed=seed, epoch=epoch, negatives=train.negatives)
+
+
+def choose_plan_by_task(train: TrainingPairs, *, batch_size: int, steps: int, seed: int, other_negatives: bool = False) -> BatchPlan:
+    """Plan batches of one task each, in an order drawn anew for each epoch; tasks come as often as their rows ask for.
+
+    Args:
+        train: pairs that have tasks, or not: then this is `choose_plan`.
+        batch_size: rows per batch.
+        steps: how many batches.
+        seed: of the run.
+        other_negatives: as in `choose_plan`.
+
+    Returns:
+        The plan; its kind is that of the largest task.
+
+    Raises:
+        InputError: a task of which no query would have a negative; `steps` below 1.
+    """
+    if not train.tasks:
+        return choose_plan(train, batch_size=batch_size, steps=steps, seed=seed, other_negatives=other_negatives)
+    if steps < 1:
+        raise InputError(f"steps must be at least 1, got {steps}")
+    names = np.asarray(train.tasks)
+    rows = {task: np.flatnonzero(names == task) for task in sorted(set(train.tasks))}
+    parts = {task: train.subset(mine) for task, mine in rows.items()}
+    kinds: dict[str, PlanKind] = {task: _choose(part, batch_size)[0] for task, part in parts.items()}
+    batches: list[np.ndarray] = []
+    left_out: list[int] = []
+    epoch = 0
+    while len(batches) < steps:
+        more: list[np.ndarray] = []
+        for task, part in parts.items():
+            try:
+                found = _epoch(part, kinds[task], batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
+            except InputError as error:
+                raise InputError(f"task {task!r}: {error}") from None
+            more += [rows[task][batch] for batch in found]
+        left_out.append(len(train) - sum(map(len, more)))
+        batches += [more[place] for place in np.random.default_rng([seed, epoch, 17]).permutation(len(more))]
+        epoch += 1
+    reason = f"of one task each, {len(rows)} tasks; the loss masks what is double"
+    largest = max(rows, key=lambda task: len(rows[task]))
+    return BatchPlan(
+        kind=kinds[largest], reason=reason, batches=tuple(batches[:steps]), epochs=epoch, rows=len(train), left_out=tuple(left_out)
+    )
 
 
 def _choose(train: TrainingPairs, batch_size: int) -> tuple[PlanKind, str]:

@@ -243,7 +243,9 @@ def _refuse_answered(
 def cut_corpus(corpus: Corpus, rows: np.ndarray) -> Corpus:
     """The candidates at `rows`, in that order."""
     origin = None if corpus.origin is None else Origin(corpus.origin.file, corpus.origin.rows[rows])
-    return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.contents[row] for row in rows), origin)
+    place = {int(row): new for new, row in enumerate(rows)}
+    pools = {task: tuple(place[row] for row in known if row in place) for task, known in corpus.pools.items()}
+    return Corpus(tuple(corpus.ids[row] for row in rows), tuple(corpus.contents[row] for row in rows), origin, pools)
 
 
 def _training(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool) -> TrainingPairs:

@@ -284,7 +284,7 @@ def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
                 if numbers.setdefault(content, len(numbers)) == len(places):
                     places.append((rows.file, int(line)))
     origin = Origin(name, np.asarray([line for _, line in places], dtype=np.int64)) if len(parts) == 1 else None
-    corpus = Corpus(tuple(f"c{number}" for number in range(len(numbers))), tuple(numbers), origin)
+    corpus = Corpus(tuple(f"c{number}" for number in range(len(numbers))), tuple(numbers), origin, _pools(parts, numbers))
     pairs = {split: _pairs(rows, corpus, numbers) for split, rows in parts.items()}
     train = pairs.get("train")
     dropped: Counter[str] = Counter()
@@ -299,6 +299,15 @@ def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:
         skewed=train is not None and is_skewed(train.positives),
         dropped=dict(dropped),
     )
+
+
+def _pools(parts: Mapping[str, PairRows], numbers: Mapping[Content, int]) -> dict[str, tuple[int, ...]]:
+    """For each task the candidates that stand in its rows; empty for a set of one task."""
+    pools: dict[str, set[int]] = {}
+    for rows in parts.values():
+        for task, positive, negatives in zip(rows.tasks, rows.positives, rows.negatives, strict=False):
+            pools.setdefault(task, set()).update(numbers[content] for content in (positive, *negatives))
+    return {task: tuple(sorted(known)) for task, known in sorted(pools.items())}
 
 
 def _pairs(rows: PairRows, corpus: Corpus, numbers: Mapping[Content, int]) -> TrainingPairs:

@@ -39,7 +39,8 @@ class Origin:
 class Corpus:
     """Candidates: distinct ids and their contents, in a fixed order; a candidate's row is its place in that order.
 
-    A content is a text, a picture, or both (`normwise.data.contents`).
+    A content is a text, a picture, or both (`normwise.data.contents`). `pools` says for sets that mix tasks which rows are
+    searched for the queries of each; without it all are.
 
     Raises:
         InputError: lengths differ, or an id is repeated.
@@ -52,6 +53,7 @@ class Corpus:
     ids: tuple[str, ...]
     contents: tuple[Content, ...]
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    pools: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         _same_length("Corpus", ids=self.ids, contents=self.contents)
@@ -60,6 +62,8 @@ class Corpus:
             repeated = next(name for name in self.ids if name in seen or seen.add(name))
             raise InputError(f"Corpus: id {repeated!r} stands for two candidates: give every candidate its own id")
         _origin_fits("Corpus", self.origin, len(self.ids))
+        for rows in self.pools.values():
+            _rows_inside("Corpus", "pools", np.asarray(rows, dtype=np.int64), len(self.ids))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -207,6 +211,24 @@ class Judged:
     def query_texts(self) -> tuple[str, ...]:
         """The queries, for work that reads texts only; see `Corpus.texts`."""
         return texts_only(self.queries, what="queries")
+
+    def searches(self) -> list[tuple[str, np.ndarray, np.ndarray]]:
+        """(task, rows of its queries, rows of the candidates that are searched for them), one entry for a set of one task.
+
+        Example:
+            >>> corpus = Corpus(("a", "b"), ("x", "y"))
+            >>> Judged(("q",), ("?",), ({0: 1.0},), corpus, np.array([0])).searches()
+            [('', array([0]), array([0, 1]))]
+        """
+        everything = np.arange(len(self.corpus))
+        if not self.tasks:
+            return [("", np.arange(len(self)), everything)]
+        names = np.asarray(self.tasks)
+        pools = {task: self.corpus.pools.get(task) for task in sorted(set(self.tasks))}
+        return [
+            (task, np.flatnonzero(names == task), everything if rows is None else np.asarray(rows, dtype=np.int64))
+            for task, rows in pools.items()
+        ]
 
     @property
     def no_answer(self) -> int:

@@ -48,6 +48,7 @@ def _directions_view(report: DirectionsReport) -> dict[str, Any]:
         "headline": f"{count} directions, each judged by itself: {usable} {'has' if usable == 1 else 'have'} a usable threshold.",
         "reason": "A score means another thing in each direction, so that no calibration of one serves another.",
         "facts": [],
+        "direction": "",
         "overview": overview,
         "parts": [
             {**_part_view(each), "prefix": f"part{number}-", "name": settle(name), "direction": settle(each.direction)}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from normwise.core.inspect_records import InspectReport
-from normwise.core.modality_records import AcrossModalities, ConformityReport, ModalityGap
+from normwise.core.modality_records import AcrossModalities, ConformityReport, ModalityGap, NormShare
 from normwise.core.norm_records import FactorAssociation
 from normwise.core.records import Interval
 from normwise.report import norm_plots, words
@@ -151,9 +150,9 @@ def _conformity_view(name: str, found: ConformityReport | None) -> dict[str, Any
 
 def _forests(across: AcrossModalities, names: tuple[str, str]) -> list[dict[str, Any]]:
     rows = [
-        ForestRow(name=f"{sign.factor}, {name}", interval=interval, number=place)
+        ForestRow(name=sign.factor, interval=interval, mark=name)
         for sign in across.signs
-        for place, (name, interval) in enumerate(zip(names, (sign.first, sign.second), strict=True), start=1)
+        for name, interval in zip(names, (sign.first, sign.second), strict=True)
         if interval.mean is not None
     ]
     title = "Norm against factors, in both"
@@ -162,10 +161,11 @@ def _forests(across: AcrossModalities, names: tuple[str, str]) -> list[dict[str,
     return [{"svg": markup(svg), "title": title, "caption": caption}] if svg else []
 
 
-def _share_row(found: Any) -> Mapping[str, str]:
+def _share_row(found: NormShare) -> dict[str, str]:
     return {
         "name": f"{settle(found.queries)} → {settle(found.candidates)}",
         "share": between(found.share),
+        "top": between(found.top_share),
         "positive": share(found.positive),
         "first": share(found.same_first),
         "outcome": found.outcome,

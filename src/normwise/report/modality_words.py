@@ -42,8 +42,8 @@ def gap_words(gap: ModalityGap, names: tuple[str, str]) -> str:
     apart = "lie apart" if gap.p_value < 0.05 else "cannot be told from one cloud by their mean directions"
     return (
         f"{names[0]} and {names[1]} {apart}: {words.number(gap.gap)} between their mean unit vectors (by chance "
-        f"{words.number(gap.gap_by_chance)}, p {p_words(gap.p_value)}), {share(gap.variance_share)} of the spread of directions; a held-out "
-        f"direction tells them apart with AUC {between(gap.direction_auc)}"
+        f"{words.number(gap.gap_by_chance)}, p {p_words(gap.p_value)}), {share(gap.variance_share)} of the spread of directions; a "
+        f"held-out direction tells them apart with AUC {between(gap.direction_auc)}"
     )
 
 
@@ -73,8 +73,9 @@ def share_words(found: NormShare) -> str:
     """Whose work the scores are."""
     said = "undecided whether norm or direction dominates" if found.outcome == "undecided" else f"dominated {found.outcome}"
     return (
-        f"{said}: norms of the {found.candidates} make {between(found.share)} of the variance of log scores above 0 ({share(found.positive)} of "
-        f"them); the first place is cosine’s for {share(found.same_first)} of {found.query_rows:,} queries"
+        f"{said}: among the tenth of the {found.candidates} with the highest cosine, norms make {between(found.top_share)} of the variance of "
+        f"log scores, over all {between(found.share)} ({share(found.positive)} of scores are above 0); the first place is cosine’s for "
+        f"{share(found.same_first)} of {found.query_rows:,} queries"
     )
 
 

@@ -151,6 +151,30 @@ def relabelings(clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " N"
     return result
 
 
+def testable_rows(clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " _"]) -> Bool[np.ndarray, " N"]:
+    """Return the rows that a relabeling can compare: all, or those of units with both sets where all other units are of one set.
+
+    Example:
+        >>> testable_rows(np.array([0, 0, 1, 1, 2]), np.array([True, False, True, False, False])).tolist()
+        [True, True, True, True, False]
+    """
+    _, unit = np.unique(clusters, return_inverse=True)
+    firsts, rows = np.bincount(unit, weights=is_first), np.bincount(unit)
+    both = (firsts > 0) & (firsts < rows)
+    alone = firsts[~both] > 0
+    return both[unit] if both.sum() > 1 and alone.size and (alone.all() or not alone.any()) else np.ones(is_first.size, dtype=bool)
+
+
+def relabeled_gaps(
+    unit: Float[np.ndarray, "N D"], clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " N"], *, seed: int
+) -> tuple[float, Float[np.ndarray, " R"]]:
+    """Return the gap of unit vectors and those of 199 relabelings (see `relabelings`)."""
+    labels = np.vstack([is_first, relabelings(clusters, is_first, seed=seed, draws=RELABELINGS)]).astype(np.float64)
+    means = labels @ unit / labels.sum(axis=1, keepdims=True) - (1.0 - labels) @ unit / (1.0 - labels).sum(axis=1, keepdims=True)
+    lengths = np.linalg.norm(means, axis=1)
+    return float(lengths[0]), lengths[1:]
+
+
 def separating_scores(given: TwoModalities, *, seed: int, folds: int = FOLDS) -> Float[np.ndarray, " N"]:
     """Return where each row lies along the gap that the other folds show: (hat x - midpoint) . (unit difference of the means).
 
@@ -255,6 +279,9 @@ def matched_minus_random(given: TwoModalities, *, seed: int) -> tuple[float, flo
 def modality_gap(given: TwoModalities, *, seed: int) -> ModalityGap:
     """Measure the gap between two modalities: see `ModalityGap` for each figure and what it is without a gap.
 
+    Where some units have rows of both sets, and all others are of one set, only the former are relabeled and compared: the others
+    have nothing to swap with, and may lie elsewhere for what they are of, not for their modality.
+
     Args:
         given: the vectors, with units and pairs where they are known.
         seed: of relabelings, folds and the bootstrap.
@@ -273,9 +300,8 @@ def modality_gap(given: TwoModalities, *, seed: int) -> ModalityGap:
     unit = _unit_rows(given)
     x, y = unit[labels], unit[~labels]
     gap = centroid_distance(x, y)
-    dealt = relabelings(units, labels, seed=seed, draws=RELABELINGS).astype(np.float64)
-    means = dealt @ unit / dealt.sum(axis=1, keepdims=True) - (1.0 - dealt) @ unit / (1.0 - dealt).sum(axis=1, keepdims=True)
-    chance = np.linalg.norm(means, axis=1)
+    tested = testable_rows(units, labels)
+    found, chance = relabeled_gaps(unit[tested], units[tested], labels[tested], seed=seed)
     within_x, within_y, cross = mean_cosines(x, y)
     scores = separating_scores(given, seed=seed)
     logs = np.log(np.concatenate([exact_norms(given.x, name="first"), exact_norms(given.y, name="second")]))
@@ -288,8 +314,9 @@ def modality_gap(given: TwoModalities, *, seed: int) -> ModalityGap:
         gap=gap,
         gap_by_chance=float(chance.mean()),
         # A relabeling that swaps all is the sample itself: rounding must not make it smaller.
-        p_value=float(1 + (chance >= gap * (1.0 - 1e-9)).sum()) / (1 + RELABELINGS),
+        p_value=float(1 + (chance >= found * (1.0 - 1e-9)).sum()) / (1 + RELABELINGS),
         relabelings=RELABELINGS,
+        tested_rows=int(tested.sum()),
         held_out=mean_difference_interval(scores, labels, units, seed=seed),
         squared_gap=within_x + within_y - 2.0 * cross,
         variance_share=explained_share(x, y),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from normwise.core.errors import InputError
@@ -12,10 +14,14 @@ from normwise.theory.bootstrap import cluster_mean_interval
 from normwise.theory.directions import norms
 
 HALF = 0.5
-_LEAST = 10
+# First places are decided among the candidates of the highest cosine.
+TOP = 0.1
+_LEAST, _EQUAL = 10, 1e-18
 
 
-def log_score_shares(scores: Float[np.ndarray, "B N"], norms_of_candidates: Float[np.ndarray, " N"]) -> Float[np.ndarray, " B"]:
+def log_score_shares(
+    scores: Float[np.ndarray, "B N"], norms_of_candidates: Float[np.ndarray, " N"], *, top: float = 1.0
+) -> Float[np.ndarray, " B"]:
     """Return for each query the share of the variance of its log scores that goes with the candidates' log norms.
 
     Equation: Cov(log s, log r) / Var(log s) over the candidates with s > 0, where log s = log ||q|| + log r + log cos; the same with
@@ -24,9 +30,11 @@ def log_score_shares(scores: Float[np.ndarray, "B N"], norms_of_candidates: Floa
     Args:
         scores: (B, N) dot products.
         norms_of_candidates: (N,) positive.
+        top: only this share of the candidates, those of the highest cosine. Choosing by the score itself would pit norm and cosine
+            against each other.
 
     Returns:
-        (B,); NaN where fewer than 10 scores are above 0, or all of these are equal.
+        (B,); NaN where fewer than 10 scores are left, or all of these are equal.
 
     Example:
         >>> r = np.arange(1.0, 13.0)
@@ -34,15 +42,17 @@ def log_score_shares(scores: Float[np.ndarray, "B N"], norms_of_candidates: Floa
         [1.0, nan]
     """
     log_norms = np.log(norms_of_candidates)
+    size = max(_LEAST, math.ceil(top * norms_of_candidates.size))
     shares = np.full(len(scores), np.nan)
     for row, score in enumerate(scores):
-        kept = score > 0.0
-        if kept.sum() < _LEAST:
+        kept = np.argsort(-score / norms_of_candidates, kind="stable")[:size]
+        kept = kept[score[kept] > 0.0]
+        if kept.size < _LEAST:
             continue
         logs, length = np.log(score[kept]), log_norms[kept]
         logs, length = logs - logs.mean(), length - length.mean()
         spread = float(logs @ logs)
-        if spread > 1e-18:
+        if spread > _EQUAL:
             shares[row] = float(logs @ length) / spread
     return shares
 
@@ -57,7 +67,8 @@ def norm_share(
 ) -> NormShare:
     """Tell whether the candidates' norms or the directions decide the dot products of queries with candidates.
 
-    Dominated by the norm: the whole interval of the share lies above 1/2; by the direction: below it.
+    Dominated by the norm: the whole interval of the share lies above 1/2, among the tenth of the candidates with the highest cosine;
+    by the direction: below it. Over all candidates scores near 0 make most of the variance of a logarithm, and decide no first place.
 
     Args:
         queries: (B, D) raw vectors.
@@ -79,7 +90,7 @@ def norm_share(
     if np.any(lengths == 0.0):
         raise InputError(f"candidates: row {int(np.argmin(lengths))} is zero and has no logarithm: leave zero vectors out")
     scores = queries.astype(np.float64) @ candidates.astype(np.float64).T
-    share = cluster_mean_interval(log_score_shares(scores, lengths), clusters, seed=seed)
+    share, top = (cluster_mean_interval(log_score_shares(scores, lengths, top=part), clusters, seed=seed) for part in (1.0, TOP))
     # A query's own norm changes no ranking, so only the candidates' is divided out.
     cosine = scores / lengths
     return NormShare(
@@ -88,9 +99,10 @@ def norm_share(
         query_rows=len(queries),
         candidate_rows=len(candidates),
         share=share,
+        top_share=top,
         positive=float((scores > 0.0).mean()),
         same_first=float((scores.argmax(axis=1) == cosine.argmax(axis=1)).mean()),
-        outcome=_outcome(share),
+        outcome=_outcome(top),
     )
 
 

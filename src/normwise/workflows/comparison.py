@@ -22,7 +22,7 @@ from normwise.theory.decision import MINIMUM_SEEDS, outcome
 from normwise.theory.directions import normalize, norms
 from normwise.theory.plane import norm_percentiles, principal_plane
 from normwise.training.picture_features import PictureFeatures
-from normwise.workflows.ranked import geometry_figures, rank
+from normwise.workflows.ranked import geometry_figures, rank_judged
 
 RANKINGS = ("cosine", "dot")
 FIGURE_POINTS = 1_500
@@ -93,7 +93,7 @@ def split_vectors(
 
 def score_split(queries: np.ndarray, candidates: np.ndarray, judged: Judged, *, seed: int) -> Scores:
     """Score one model on one split under both rankings, and describe its geometry."""
-    ranked = rank(queries, candidates, judged.relevance)
+    ranked = rank_judged(queries, candidates, judged)
     geometry = geometry_figures(queries, candidates, ranked, seed=seed)
     if geometry.get("e3_affine") is None:
         # Too few candidates for the closed forms: what the weaker tests leave over is no freedom.
@@ -116,7 +116,7 @@ def dev_cosine_ndcg(
 
     def measure(model: SentenceTransformer) -> np.ndarray:
         queries, candidates = split_vectors(model, judged, batch_size=batch_size, progress=False, features=features)
-        return rank(queries, candidates, judged.relevance).metrics["cosine"]["ndcg@10"]
+        return rank_judged(queries, candidates, judged).metrics["cosine"]["ndcg@10"]
 
     return measure
 
@@ -133,6 +133,18 @@ def metric_table(
     return {
         metric: hierarchical_interval(stack(scores, ranking, metric), clusters, samples=samples, seed=seed, weights=weights)
         for metric in METRICS
+    }
+
+
+def tables_by_task(scores: Sequence[Scores], ranking: str, judged: Judged, *, samples: int) -> dict[str, MetricTable]:
+    """`metric_table` of each task's queries; empty for a set of one task."""
+    return {
+        task: {
+            metric: hierarchical_interval(stack(scores, ranking, metric)[:, asked], judged.clusters[asked], samples=samples, seed=0)
+            for metric in METRICS
+        }
+        for task, asked, _ in (judged.searches() if judged.tasks else ())
+        if any(judged.relevance[query] for query in asked)
     }
 
 

@@ -24,7 +24,7 @@ from normwise.data.texts import printable
 from normwise.data.vectors import load_row_judgements, load_vectors
 from normwise.theory.bootstrap import clusters_by_target
 from normwise.theory.decision import METRIC, decide
-from normwise.workflows.ranked import PerQuery, Ranked, Relevance, geometry_figures, rank, record, vector_notes
+from normwise.workflows.ranked import PerQuery, Ranked, Relevance, geometry_figures, rank, rank_judged, record, task_tables, vector_notes
 
 if TYPE_CHECKING:
     from normwise.models.encoder import Encoder
@@ -87,7 +87,7 @@ def evaluate(
     candidates = encoder.encode_candidates(judged.corpus.contents, batch_size=batch_size, progress=progress)
     queries = encoder.encode_queries(judged.queries, batch_size=batch_size, progress=progress)
     with _naming(f"vectors of {encoder.name}"):
-        ranked = rank(queries, candidates, judged.relevance)
+        ranked = rank_judged(queries, candidates, judged)
     run = Path(encoder.name).name or encoder.name
     if split == "test" and loaded.dev is not None and len(names) > 1 and loaded.dev.usable:
         dev = loaded.dev
@@ -96,7 +96,7 @@ def evaluate(
         else:
             candidates_of_dev = candidates
         vectors = encoder.encode_queries(dev.queries, batch_size=batch_size, progress=progress)
-        decision = _decide(rank(vectors, candidates_of_dev, dev.relevance).metrics, dev.clusters, run=run, split="dev", seed=seed)
+        decision = _decide(rank_judged(vectors, candidates_of_dev, dev).metrics, dev.clusters, run=run, split="dev", seed=seed)
     else:
         decision = _decide_here(ranked, judged.clusters, names, run=run, split=split, seed=seed)
     evaluation = record(ranked, names, judged.clusters, geometry=geometry_figures(queries, candidates, ranked, seed=seed), seed=seed)
@@ -107,6 +107,7 @@ def evaluate(
             "split": split,
             "notes": (*loaded.notes, *evaluation.notes, *vector_notes(ranked, evaluation, ids=judged.corpus.ids)),
             "decision": decision,
+            "by_task": task_tables(ranked.metrics, judged, seed=seed),
         }
     )
     return _reported(evaluation, report)

@@ -75,7 +75,7 @@ def across_modalities(first: Side, second: Side, *, pairs: np.ndarray | None, se
             "conformity_second": _conformity(second, seed),
             "shares": (
                 norm_share(*_some(x, units[:split], y, seed), names=names, seed=seed),
-                norm_share(*_some(y, units[split:], x, seed), names=names[::-1], seed=seed),
+                norm_share(*_some(y, units[split:], x, seed), names=(names[1], names[0]), seed=seed),
             ),
             "signs": signs,
             "sign_words": _sign_words(signs, first, second),

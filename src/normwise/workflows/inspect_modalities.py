@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NAMES: dict[Modality, str] = {"text": "texts", "image": "pictures", "text+image": "texts with pictures"}
 BOTH = "all contents"
 _EMOJI = (emoji.CAPTIONS, emoji.PICTURES, emoji.STYLED, emoji_composed.COMPOSED)
+# What repeats others of its kind, so that few rows are left to tell them apart by.
+_LEFT_OUT = ("group_size", "forms")
 # What the text itself gives in a finer form.
 _OF_TEXTS = ("text_words", "label_words", "zipf_frequency")
 _PROBED = 16
@@ -190,7 +192,7 @@ def _by_modality(ids: Sequence[str], contents: Sequence[Content]) -> dict[str, n
         if rows:
             factors = emoji_factors(Corpus(tuple(ids[row] for row in rows), tuple(contents[row] for row in rows)))
             for name, value in factors.items():
-                if value.dtype.kind == "f":
+                if value.dtype.kind == "f" and name not in _LEFT_OUT:
                     found.setdefault(name, np.full(len(ids), np.nan))[rows] = value
     return found
 

@@ -17,7 +17,7 @@ from normwise.core.config import NegativeSource, PaceConfig, StageConfig, Weight
 from normwise.core.errors import InputError, near_names
 from normwise.core.records import GEOMETRY, METRICS
 from normwise.core.similarity import Similarity
-from normwise.data.batches import BatchPlan, choose_plan
+from normwise.data.batches import BatchPlan, choose_plan, choose_plan_by_task
 from normwise.data.contents import content_digest
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
@@ -203,7 +203,8 @@ def batch_plan(pairs: TrainingPairs, stage: StageConfig, *, batches: int, seed: 
     negatives = tuple(own[: stage.hard_negatives] for own in pairs.negatives)
     elsewhere = stage.negatives.source is NegativeSource.UNIFORM or all(negatives)
     used = replace(pairs, negatives=negatives)
-    return choose_plan(used, batch_size=stage.batch_size, steps=batches, seed=seed, other_negatives=elsewhere)
+    plan = choose_plan_by_task if stage.batches == "by_task" else choose_plan
+    return plan(used, batch_size=stage.batch_size, steps=batches, seed=seed, other_negatives=elsewhere)
 
 
 def fingerprint(config: PaceConfig) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.core.records import METRICS, Evaluation, MetricTable
 from normwise.core.similarity import Similarity
+from normwise.data.sets import Judged
 from normwise.theory.bootstrap import cluster_mean_interval
 from normwise.theory.directions import row_chunks
 from normwise.theory.geometry import embedding_geometry, hub_share
@@ -50,6 +51,44 @@ def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> R
         zero_queries=_count_zero(queries),
         zero_candidates=_count_zero(candidates),
     )
+
+
+def rank_judged(queries: np.ndarray, candidates: np.ndarray, judged: Judged) -> Ranked:
+    """`rank`, task by task: queries of a set that mixes tasks search the candidates of their task only.
+
+    Args:
+        queries: (B, D) raw vectors of the queries.
+        candidates: (N, D) raw vectors of the whole corpus.
+        judged: whose vectors they are.
+    """
+    searches = judged.searches()
+    if len(searches) == 1 and len(searches[0][2]) == len(candidates):
+        return rank(queries, candidates, judged.relevance)
+    metrics: PerQuery = {}
+    first = {name: np.zeros(len(queries), dtype=np.int64) for name in ("cosine", "dot")}
+    for _, asked, pool in searches:
+        place = {int(row): new for new, row in enumerate(pool)}
+        relevance = [{place[row]: gain for row, gain in judged.relevance[query].items() if row in place} for query in asked]
+        found = rank(queries[asked], candidates[pool], relevance)
+        for name, table in found.metrics.items():
+            first[name][asked] = pool[found.first_places[name]]
+            for metric, values in table.items():
+                metrics.setdefault(name, {}).setdefault(metric, np.full(len(queries), np.nan))[asked] = values
+    return Ranked(metrics, first, judged.relevance, candidates.shape[0], _count_zero(queries), _count_zero(candidates))
+
+
+def task_tables(metrics: PerQuery, judged: Judged, *, seed: int) -> dict[str, dict[str, MetricTable]]:
+    """Task -> ranking -> metric -> mean with a 95% cluster bootstrap interval; empty for a set of one task."""
+    if not judged.tasks:
+        return {}
+    return {
+        task: {
+            ranking: {metric: cluster_mean_interval(table[metric][asked], judged.clusters[asked], seed=seed) for metric in METRICS}
+            for ranking, table in metrics.items()
+        }
+        for task, asked, _ in judged.searches()
+        if any(judged.relevance[query] for query in asked)
+    }
 
 
 def _count_zero(vectors: np.ndarray) -> int:

@@ -37,6 +37,7 @@ from normwise.workflows.comparison import (
     score_split,
     split_vectors,
     stack,
+    tables_by_task,
 )
 from normwise.workflows.job import Job, fingerprint, prepare_job
 from normwise.workflows.publish import publish_model, publish_page
@@ -243,6 +244,7 @@ def _runs(trained: Trained, dev: dict[str, list[Scores]], test: dict[str, list[S
             by_seed=means_by_seed(test[arm], ranking) if arm != UNTRAINED else {},
             stages=trained.stages(arm),
             geometry=mean_geometry(test[arm]),
+            by_task=tables_by_task(test[arm], ranking, job.test, samples=samples),
         )
         for arm in (UNTRAINED, *job.config.arms)
         for ranking in RANKINGS
