@@ -10,7 +10,8 @@ from PIL import Image
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
 from normwise.data.columns import BadRowsError, check_columns, read_pair_file
-from normwise.data.contents import Interleaved, compose, content_digest, modality_of, sameness
+from normwise.data.contents import Interleaved, compose, content_digest, iter_pictures, modality_of, sameness
+from normwise.data.hygiene import check_data
 from normwise.data.load import load_data
 from normwise.data.picture_columns import PictureSource, instruct, parse_color
 from normwise.data.pictures import Picture
@@ -194,3 +195,27 @@ def test_identity_of_contents_sees_order_and_ignores_names():
     assert content_digest(Interleaved((a, b))) != content_digest(Interleaved((b, a)))
     assert content_digest("a") != content_digest("A")
     assert sameness("a") == sameness(" A ")
+
+
+def test_the_check_counts_modalities_and_pairs_that_stand_the_other_way_round(folder):
+    train = write(folder, [{"query": f"name {n}", "positive_image": f"pics/{n}.png"} for n in range(6)], "train.jsonl")
+    dev = write(
+        folder, [{"query": "name 9", "positive_image": "pics/9.png"}, {"query_image": "pics/2.png", "positive": "NAME 2"}], "dev.jsonl"
+    )
+    data = load_data(DataConfig(name=str(train), dev=str(dev), test=str(dev)), seed=0)
+    report = check_data(data)
+    assert report.modalities["dev queries"] == {"text": 1, "image": 1}
+    assert report.modalities["train queries"] == {"text": 6}
+    assert report.counts["mirrored pairs"] == 2  # one in dev, one in test
+    assert any("2 dev and test queries stand in training as the answer of their answer" in warning for warning in report.warnings)
+
+
+def test_a_picture_that_is_asked_about_is_no_answer_elsewhere(folder):
+    rows = [{"query": f"name {n}", "positive_image": f"pics/{n}.png", "task": "a"} for n in range(12)]
+    rows += [{"query_image": f"pics/{n}.png", "positive": f"caption {n}", "task": "b"} for n in range(12)]
+    data = load_data(DataConfig(name=str(write(folder, rows))), seed=1)
+    seen = [{picture.digest for picture in iter_pictures(part.queries)} for part in (data.train, data.dev, data.test)]
+    for part, mine in zip((data.train, data.dev, data.test), seen, strict=True):
+        answers = part.positives if part is data.train else [row for grades in part.relevance for row in grades]
+        mine |= {picture.digest for picture in iter_pictures(tuple(part.corpus.contents[row] for row in answers))}
+    assert sum(map(len, seen)) == len(set.union(*seen)) == 12

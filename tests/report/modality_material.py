@@ -30,7 +30,8 @@ def around(mean: float) -> Interval:
 def gap(**changes: object) -> ModalityGap:
     return ModalityGap(
         **{
-            "first_rows": 571, "second_rows": 593, "gap": 0.7317, "gap_by_chance": 0.1129, "p_value": 0.005, "relabelings": 199, "tested_rows": 1013,
+            "first_rows": 571, "second_rows": 593, "gap": 0.7317, "gap_by_chance": 0.1129, "p_value": 0.005, "relabelings": 199,
+            "tested_rows": 1013,
             "held_out": around(0.7123), "squared_gap": 0.5219, "variance_share": 0.1973, "within_first": 0.2217, "within_second": 0.3391,
             "cross": 0.0187, "direction_auc": around(0.9613), "norm_auc": around(0.3579),
             "log_norm_first": 1.4817, "log_norm_second": 1.9231,
@@ -102,7 +103,8 @@ UNMEASURED = across(
     ),
     shares=(
         NormShare(
-            queries="a", candidates="b", query_rows=3, candidate_rows=4, share=NONE, top_share=NONE, positive=0.0, same_first=0.0, outcome="undecided"
+            queries="a", candidates="b", query_rows=3, candidate_rows=4, share=NONE, top_share=NONE, positive=0.0,
+            same_first=0.0, outcome="undecided"
         ),
     ),
     signs=(SignComparison(factor="kappa", first=NONE, second=around(0.1), agreement="in one only"),),

@@ -107,10 +107,9 @@ def test_labels_of_mixed_columns_that_do_not_fit_are_refused(data):
     features = [{"pixel_values": torch.zeros(1, 3, 32, 32), "modality": "image"}] * 3
     with pytest.raises(InputError, match="groups: 3 groups of features were expected"):
         embed_columns(st, features, {**batch["label"], "groups": [[torch.tensor([0])], [torch.tensor([0])]]})
+    told = {"negative_counts": torch.zeros(1, dtype=torch.int64), "contents": torch.zeros(5)}
     with pytest.raises(InputError, match="contents: 2 numbers were expected beside groups"):
-        embed_columns(
-            st, features[:2], {"negative_counts": torch.zeros(1), "groups": [[torch.tensor([0])]] * 2, "contents": torch.zeros(5)}
-        )
+        embed_columns(st, features[:2], {**told, "groups": [[torch.tensor([0])]] * 2})
     assert loss.last is None
     with pytest.raises(InputError, match="the pairs have pictures, and the collator was given no way to read them"):
         PairCollator(data.train, config, st.preprocess)([{"row": row} for row in range(4)])

@@ -18,13 +18,14 @@ class ModalityGap(Record):
     """How far two modalities, first and second, lie apart; what each figure is 0 (or, for `auc`, 0.5) at.
 
     `gap` is the distance of the mean unit vectors, 0 where these are equal; chance alone gives about `gap_by_chance`, and `p_value`
-    is that of random relabeling, both on `tested_rows` rows (see `modality_gap`). `held_out` is the same distance along a direction that other rows chose: 0 on average without a gap.
-    `squared_gap` has no such excess: within_first + within_second - 2 cross. `variance_share` is the share of the spread of
-    directions that the modality explains, 0 without a gap, 1 where each modality is one direction. `direction_auc` says how well
-    the held-out direction tells the modalities apart, `norm_auc` how well the norm does (above 0.5: the first is longer).
-    `log_norm_difference` is the mean log norm of the first minus that of the second. `raw_gap` is the distance of the mean raw
-    vectors and `raw_gap_norm_share` the part of its square that is the difference of their lengths (0: all angle, 1: all length).
-    `matched` is the mean cosine of pairs that belong together minus that of pairs that do not, None without pairs.
+    is that of random relabeling, both on `tested_rows` rows (see `modality_gap`). `held_out` is the same distance along a direction
+    that other rows chose: 0 on average without a gap. `squared_gap` has no excess: within_first + within_second - 2 cross.
+    `variance_share` is the share of the spread of directions that the modality explains, 0 without a gap, 1 where each modality is
+    one direction. `direction_auc` says how well the held-out direction tells the modalities apart, `norm_auc` how well the norm does
+    (above 0.5: the first is longer). `log_norm_difference` is the mean log norm of the first minus that of the second. `raw_gap` is
+    the distance of the mean raw vectors and `raw_gap_norm_share` the part of its square that is the difference of their lengths
+    (0: all angle, 1: all length). `matched` is the mean cosine of pairs that belong together minus that of pairs that do not, None
+    without pairs.
     """
 
     first_rows: int

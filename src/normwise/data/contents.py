@@ -88,11 +88,10 @@ def modality_of(content: Content) -> Modality:
         >>> modality_of("bank")
         'text'
     """
-    if isinstance(content, str):
-        return "text"
-    if isinstance(content, Picture) or not any(isinstance(part, str) for part in content.parts):
-        return "image"
-    return "text+image"
+    if isinstance(content, Interleaved):
+        return "text+image" if any(isinstance(part, str) for part in content.parts) else "image"
+    # What is no content at all (None in a file) counts as the text that it stands for; the checks name it.
+    return "image" if isinstance(content, Picture) else "text"
 
 
 def pictures_of(content: Content) -> tuple[Picture, ...]:

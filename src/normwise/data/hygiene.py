@@ -12,7 +12,7 @@ from pydantic import Field
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.data.columns import BadRowsError
-from normwise.data.contents import Content, content_problem, sameness
+from normwise.data.contents import Content, content_problem, count_modalities, sameness
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed, repeated_share
 from normwise.data.texts import text_problem
 
@@ -29,6 +29,7 @@ class HygieneReport(Record):
     Args:
         data: name of the set.
         rows: how many train pairs, dev and test queries, and candidates there are.
+        modalities: how many queries and candidates are text, image, or both; empty for a set of texts alone.
         refusals: problems that training must not start with; each names file (or split), row and column.
         warnings: what a reader of the results should know.
         counts: every check with its number of rows, also where that is 0.
@@ -38,6 +39,7 @@ class HygieneReport(Record):
 
     data: str
     rows: Mapping[str, int]
+    modalities: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     counts: Mapping[str, int] = Field(default_factory=dict)
@@ -115,6 +117,7 @@ def check_data(data: RetrievalData, *, token_counter: TokenCounter | None = None
     return HygieneReport(
         data=data.name,
         rows=set_sizes(data),
+        modalities=_modalities(data),
         refusals=tuple(found.refusals),
         warnings=tuple(found.warnings),
         counts=found.counts,
@@ -141,6 +144,15 @@ class _Findings:
         self.counts[name] = self.counts.get(name, 0) + count
         if count:
             self.warnings.append(text)
+
+
+def _modalities(data: RetrievalData) -> dict[str, dict[str, int]]:
+    parts = _parts(data)
+    counts: dict[str, dict[str, int]] = {f"{split} queries": dict(count_modalities(part.queries)) for split, part in parts}
+    corpora = {id(part.corpus): part.corpus for _, part in parts}
+    for number, corpus in enumerate(corpora.values()):
+        counts["candidates" if not number else f"candidates {number + 1}"] = dict(count_modalities(corpus.contents))
+    return {} if all(set(kinds) <= {"text"} for kinds in counts.values()) else counts
 
 
 def set_sizes(data: RetrievalData) -> dict[str, int]:
@@ -264,16 +276,19 @@ def _check_leaks(data: RetrievalData, found: _Findings) -> None:
     queries = {key[0] for key in train_keys}
     places: list[str] = []
     shared: Counter[str] = Counter()
+    mirrored = 0
     for split, part in (("dev", data.dev), ("test", data.test)):
         if part is None:
             continue
         for row, keys in enumerate(_pair_keys(part)):
             hit = next((first[key] for key in keys if key in first), None)
+            mirrored += any((target, query) in first for query, target in keys)
             if hit is not None:
                 places.append(f"{_place(split, part.origin, row, 'query')} is {_place('train', data.train.origin, hit, 'query')}")
             elif sameness(part.queries[row]) in queries:
                 shared[split] += 1
     found.refuse("leaked pairs", places, "judged pairs that are also training pairs (up to case and whitespace)")
+    found.warn("mirrored pairs", mirrored, f"{mirrored:,} dev and test queries stand in training as the answer of their answer")
     words = ", ".join(f"{count:,} of {split}" for split, count in shared.items())
     found.warn("shared queries", sum(shared.values()), f"queries also seen in training, with other positives: {words}")
 

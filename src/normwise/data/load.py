@@ -129,8 +129,12 @@ def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[Retrie
 
 
 def _sources(rows: PairRows) -> Sequence[str]:
-    """What each row was taken from: its source column, else the picture that its query is about."""
-    shown = [next((picture.digest for picture in pictures_of(query)), "") for query in rows.queries]
+    """What each row was taken from: its source column, else the picture that its query is about, else that of its answer.
+
+    So a picture that is asked about in training is no answer in test, nor the other way round.
+    """
+    both = zip(rows.queries, rows.positives, strict=True)
+    shown = [next((picture.digest for picture in (*pictures_of(query), *pictures_of(answer))), "") for query, answer in both]
     return (
         [source or picture for source, picture in zip(rows.sources or [""] * len(shown), shown, strict=True)]
         if any(shown)

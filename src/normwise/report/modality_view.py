@@ -116,7 +116,7 @@ def _gap_rows(gap: ModalityGap, names: tuple[str, str]) -> list[dict[str, str]]:
         (
             "Distance of the mean unit vectors",
             number(gap.gap),
-            f"0 where they are equal; chance gives {number(gap.gap_by_chance)}, p {p_words(gap.p_value)}",
+            f"0 where they are equal; chance gives {number(gap.gap_by_chance)}, p {p_words(gap.p_value)} on {gap.tested_rows:,} rows",
         ),
         ("The same, held out", between(gap.held_out), "along a direction that other rows chose: 0 on average without a gap"),
         ("Squared, without what chance adds", number(gap.squared_gap), "within + within − 2 · across, of the cosines below"),

@@ -73,9 +73,9 @@ def share_words(found: NormShare) -> str:
     """Whose work the scores are."""
     said = "undecided whether norm or direction dominates" if found.outcome == "undecided" else f"dominated {found.outcome}"
     return (
-        f"{said}: among the tenth of the {found.candidates} with the highest cosine, norms make {between(found.top_share)} of the variance of "
-        f"log scores, over all {between(found.share)} ({share(found.positive)} of scores are above 0); the first place is cosine’s for "
-        f"{share(found.same_first)} of {found.query_rows:,} queries"
+        f"{said}: among the tenth of the {found.candidates} with the highest cosine, norms make {between(found.top_share)} of the "
+        f"variance of log scores, over all {between(found.share)} ({share(found.positive)} of scores are above 0); the first place is "
+        f"cosine’s for {share(found.same_first)} of {found.query_rows:,} queries"
     )
 
 
@@ -89,7 +89,7 @@ def ellipsoid_rows(found: DoubleEllipsoid, names: tuple[str, str]) -> list[dict[
     """A row for each property of each cloud, and one for their separability."""
     rows = []
     for name, cloud in zip(names, (found.first, found.second), strict=True):
-        expected, times = words.number(cloud.gaussian_shell, digits=3), words.number(cloud.shell_ratio, digits=3)
+        expected, times = words.number(cloud.gaussian_shell), words.number(cloud.shell_ratio)
         ratio = f"spread of distances over their mean; a Gaussian has {expected}, the variance of the square is {times} times its"
         for what, each, detail in (
             ("Thin shell", cloud.shell, ratio if cloud.gaussian_shell is not None else cloud.note),

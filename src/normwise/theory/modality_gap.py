@@ -151,11 +151,11 @@ def relabelings(clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " N"
     return result
 
 
-def testable_rows(clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " _"]) -> Bool[np.ndarray, " N"]:
+def comparable_rows(clusters: Int[np.ndarray, " N"], is_first: Bool[np.ndarray, " _"]) -> Bool[np.ndarray, " N"]:
     """Return the rows that a relabeling can compare: all, or those of units with both sets where all other units are of one set.
 
     Example:
-        >>> testable_rows(np.array([0, 0, 1, 1, 2]), np.array([True, False, True, False, False])).tolist()
+        >>> comparable_rows(np.array([0, 0, 1, 1, 2]), np.array([True, False, True, False, False])).tolist()
         [True, True, True, True, False]
     """
     _, unit = np.unique(clusters, return_inverse=True)
@@ -300,7 +300,7 @@ def modality_gap(given: TwoModalities, *, seed: int) -> ModalityGap:
     unit = _unit_rows(given)
     x, y = unit[labels], unit[~labels]
     gap = centroid_distance(x, y)
-    tested = testable_rows(units, labels)
+    tested = comparable_rows(units, labels)
     found, chance = relabeled_gaps(unit[tested], units[tested], labels[tested], seed=seed)
     within_x, within_y, cross = mean_cosines(x, y)
     scores = separating_scores(given, seed=seed)

