@@ -31,7 +31,8 @@ from transformers import AutoTokenizer, CLIPConfig, CLIPImageProcessorPil, CLIPM
 from normwise.core.config import ModelConfig
 from normwise.core.files import write_json
 from normwise.data.pictures import Picture
-from normwise.models.encoding import features_ahead
+from normwise.models import encoding
+from normwise.models.inputs import group_contents
 from normwise.models.loading import load_base
 
 RESULTS = Path(__file__).parent / "results" / "picture_pipeline.json"
@@ -77,8 +78,12 @@ def seconds(work: Callable[[], Any]) -> float:
 def measure(st: SentenceTransformer, pictures: list[Picture], options: argparse.Namespace) -> tuple[list[float], list[float]]:
     """Seconds of the pipeline and of the model, one each for every round."""
 
+    group = group_contents(st, pictures)[0]
+
     def pipeline() -> list[Any]:
-        return [features for _, features in features_ahead(st, pictures, batch_size=options.batch)]
+        skipped = encoding._Skipped()
+        made = encoding._prepared(st, group, skipped, options.batch, None, {}, on_error="raise", progress=False)
+        return [features for _, features in made]
 
     ready = pipeline()
 

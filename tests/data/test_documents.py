@@ -4,10 +4,13 @@ import gzip
 import json
 
 import pytest
+from PIL import Image
 
 from normwise.core.errors import InputError
 from normwise.data.beir import read_beir
-from normwise.data.documents import read_documents
+from normwise.data.contents import modality_of
+from normwise.data.documents import indexed_text, read_documents, shown_text, stored_modality
+from normwise.data.pictures import Picture
 
 
 def write_lines(path, rows):
@@ -146,3 +149,71 @@ def test_bad_rows_of_pairs_are_refused_with_a_way_out_that_there_is(tmp_path):
     (tmp_path / "pairs.csv").write_text("anchor,positive\nred,a red one\nblue,\n")
     with pytest.raises(InputError, match=r"row 3, column positive: .*; repair these rows, or take them out$"):
         read_documents(str(tmp_path / "pairs.csv"))
+
+
+def write_pictures(folder, *names):
+    for number, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (5, 4), (40 * number, 90, 20)).save(folder / name)
+
+
+def test_rows_of_pictures_texts_and_both(tmp_path):
+    write_pictures(tmp_path, "a.png", "sub/b.jpg")
+    path = write_lines(
+        tmp_path / "rows.jsonl", [{"image": "a.png"}, {"image": "sub/b.jpg", "text": "like <image> but red"}, {"text": "words"}]
+    )
+    found = read_documents(path)
+    assert found.ids == ("0", "1", "2")
+    assert [modality_of(content) for content in found.contents] == ["image", "text+image", "text"]
+    assert [part if isinstance(part, str) else part.name for part in found.contents[1].parts] == ["like", "sub/b.jpg", "but red"]
+    assert [shown_text(text) for text in found.texts] == ["[a.png]", "like [sub/b.jpg] but red", "words"]
+    assert [stored_modality(text) for text in found.texts] == ["image", "text+image", "text"]
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_tables_of_pictures(tmp_path, suffix, delimiter):
+    write_pictures(tmp_path, "a.png", "b.png")
+    path = tmp_path / f"rows.{suffix}"
+    path.write_text("\n".join(delimiter.join(row) for row in (("image", "_id", "text"), ("a.png", "x", ""), ("b.png", "y", "both"))) + "\n")
+    found = read_documents(path)
+    assert found.ids == ("x", "y")
+    assert [modality_of(content) for content in found.contents] == ["image", "text+image"]
+
+
+def test_a_corpus_with_an_image_column_keeps_ids_and_metadata(tmp_path):
+    write_pictures(tmp_path, "a.png")
+    rows = [{"_id": "p", "title": "T", "image": "a.png", "metadata": {"year": 3}}, {"_id": "q", "text": "plain", "metadata": {"year": 4}}]
+    found = read_documents(write_lines(tmp_path / "corpus.jsonl", rows))
+    assert found.ids == ("p", "q")
+    assert [shown_text(text) for text in found.texts] == ["[a.png] T", "plain"]
+    assert found.metadata == ({"year": 3}, {"year": 4})
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"image": "../out.png"}, r"rows\.jsonl, line 1, column image: '\.\./out\.png' leads out"),
+        ({"image": "gone.png"}, r"line 1, column image: 'gone\.png' does not exist"),
+        ({"image": "https://example.org/a.png"}, r"line 1, column image: .* is a URL"),
+        ({"image": 3}, r"line 1, column image: 3 .* is not the name of a picture"),
+        ({"image": "bad.png"}, r"line 1, column image: picture bad\.png"),
+        ({"image": "empty.png"}, r"line 1, column image: picture empty\.png is empty"),
+        ({"image": "a.png", "text": "<image> and <image>"}, r"line 1: the text has 2 <image> for 1 picture"),
+        ({"image": "a.png", "_id": ""}, r"line 1, column _id: expected a text"),
+        ({"image": "", "text": ""}, r"line 1, column text: is empty"),
+    ],
+)
+def test_rows_of_pictures_that_cannot_be_used_are_named(tmp_path, row, words):
+    folder = tmp_path / "inside"
+    write_pictures(tmp_path, "out.png", "inside/a.png")
+    (folder / "bad.png").write_text("no picture")
+    (folder / "empty.png").write_bytes(b"")
+    with pytest.raises(InputError, match=words):
+        read_documents(write_lines(folder / "rows.jsonl", [row]))
+
+
+def test_a_text_that_poses_as_a_picture_is_refused():
+    stored = indexed_text(Picture.of_bytes(b"x", name="cat.png"))
+    with pytest.raises(InputError, match="a text ends like what an index keeps of a picture"):
+        indexed_text(stored)
+    assert indexed_text(stored + ".") == stored + "."

@@ -199,9 +199,8 @@ def test_identity_of_contents_sees_order_and_ignores_names():
 
 def test_the_check_counts_modalities_and_pairs_that_stand_the_other_way_round(folder):
     train = write(folder, [{"query": f"name {n}", "positive_image": f"pics/{n}.png"} for n in range(6)], "train.jsonl")
-    dev = write(
-        folder, [{"query": "name 9", "positive_image": "pics/9.png"}, {"query_image": "pics/2.png", "positive": "NAME 2"}], "dev.jsonl"
-    )
+    rows = [{"query": "name 9", "positive_image": "pics/9.png"}, {"query_image": "pics/2.png", "positive": "NAME 2"}]
+    dev = write(folder, rows, "dev.jsonl")
     data = load_data(DataConfig(name=str(train), dev=str(dev), test=str(dev)), seed=0)
     report = check_data(data)
     assert report.modalities["dev queries"] == {"text": 1, "image": 1}

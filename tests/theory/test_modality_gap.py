@@ -12,18 +12,17 @@ from normwise.core.modality_records import ModalityGap
 from normwise.theory.directions import normalize
 from normwise.theory.modality_gap import (
     TwoModalities,
-    auc_interval,
     centroid_distance,
     comparable_rows,
     explained_share,
     length_and_angle,
     matched_minus_random,
     mean_cosines,
-    mean_difference_interval,
     modality_gap,
     relabelings,
     separating_scores,
 )
+from normwise.theory.set_intervals import auc_interval, mean_difference_interval
 
 
 def clouds(rows=80, width=12, *, seed=0, apart=0.0, longer=1.0):

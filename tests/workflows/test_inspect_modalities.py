@@ -205,7 +205,7 @@ def test_a_set_with_pictures_is_inspected_by_modality(dual):
     assert (across.gap.pairs, across.clusters) == (60, CONCEPTS)
     assert across.freedom_second.figures["texts"] == 16.0
     assert report.usefulness is not None
-    assert report.parts[0].usefulness is None
+    assert [part.usefulness for part in report.parts] == [None, report.usefulness]
     with pytest.raises(InputError, match="leave texts out"):
         inspect(dual, data=judged, texts=["a", "b"])
     with pytest.raises(InputError, match="the set has 40 candidates"):

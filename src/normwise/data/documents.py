@@ -73,8 +73,8 @@ def indexed_text(content: Content) -> str:
     Example:
         >>> indexed_text("a bank")
         'a bank'
-        >>> indexed_text(Picture.of_bytes(b"...", name="cat.png"))[:30]
-        '[cat.png] {image sha256 ff6356'
+        >>> indexed_text(Picture.of_bytes(b"...", name="cat.png"))[:24]
+        '[cat.png] {image sha256 '
     """
     if not isinstance(content, str):
         return f"{content_words(content)} {{{modality_of(content)} sha256 {content_digest(content).hex()}}}"

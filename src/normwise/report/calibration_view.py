@@ -41,7 +41,8 @@ def _directions_view(report: DirectionsReport) -> dict[str, Any]:
     usable = sum(each.threshold is not None for each in report.directions.values())
     count = len(report.directions)
     overview = [_overview(number, name, each) for number, (name, each) in enumerate(report.directions.items(), start=1)]
-    overview += [{"anchor": "", "name": settle(name), "verdict": f"No calibration: {settle(why)}"} for name, why in report.refused.items()]
+    none = {"anchor": "", "queries": "", "coverage": ""}
+    overview += [{**none, "name": settle(name), "verdict": f"No calibration: {settle(why)}"} for name, why in report.refused.items()]
     return {
         "title": f"normwise: calibration of {settle(report.model)} on {settle(report.data)}",
         "subject": subject,

@@ -27,6 +27,10 @@ def modality_view(report: InspectReport) -> dict[str, Any] | None:
     }
 
 
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _row(part: InspectReport) -> dict[str, str]:
     freedom = words.NOT_MEASURED if part.radial_freedom is None else words.geometry_number(part.radial_freedom)
     return {
@@ -75,7 +79,7 @@ def _across_view(across: AcrossModalities) -> dict[str, Any]:
         "lines": _lines(across, names),
         "gap": [] if gap is None else _gap_rows(gap, names),
         "ellipsoids": [] if ellipsoids is None else ellipsoid_rows(ellipsoids, names),
-        "ellipsoid_words": "" if ellipsoids is None else ellipsoids.words,
+        "ellipsoid_words": "" if ellipsoids is None else _sentence(ellipsoids.words),
         "ellipsoid_outcome": "" if ellipsoids is None else ellipsoids.outcome,
         "conformity": [
             view
@@ -88,7 +92,7 @@ def _across_view(across: AcrossModalities) -> dict[str, Any]:
         ],
         "first": names[0],
         "second": names[1],
-        "sign_words": settle(across.sign_words),
+        "sign_words": _sentence(settle(across.sign_words)),
         "forests": _forests(across, names),
         "shares": [_share_row(found) for found in across.shares],
         "freedom": [settle(line) for line in freedom_lines(across)],
@@ -143,7 +147,7 @@ def _conformity_view(name: str, found: ConformityReport | None) -> dict[str, Any
     rows = (found.norm.model_copy(update={"name": "norm", "kind": "norm"}), *found.factors)
     return {
         "name": name,
-        "lead": conformity_words(found),
+        "lead": _sentence(conformity_words(found)),
         "rows": [_factor(factor, rows) for factor in rows],
     }
 

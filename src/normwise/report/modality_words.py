@@ -8,6 +8,9 @@ from normwise.core.records import Interval
 from normwise.report import words
 from normwise.report.inspect_words import p_words, settle, share, signed
 
+# Some properties have no state of chance to compare with.
+_NO_NULL = "no null"
+
 
 def modality_lines(report: InspectReport) -> list[str]:
     """One line for each modality and each finding between them; none for a report of one kind of vectors.
@@ -102,7 +105,7 @@ def ellipsoid_rows(found: DoubleEllipsoid, names: tuple[str, str]) -> list[dict[
                     "name": f"{what}: {settle(name)}",
                     "figure": between(each.figure),
                     "rule": f"{sign} {each.threshold:g}",
-                    "p": words.NOT_MEASURED if each.p_value is None else p_words(each.p_value),
+                    "p": _NO_NULL if each.p_value is None else p_words(each.p_value),
                     "outcome": each.outcome,
                     "detail": detail,
                 }
@@ -113,7 +116,7 @@ def ellipsoid_rows(found: DoubleEllipsoid, names: tuple[str, str]) -> list[dict[
             "name": "Told apart",
             "figure": between(apart.figure),
             "rule": f"> {apart.threshold:g}",
-            "p": words.NOT_MEASURED,
+            "p": _NO_NULL,
             "outcome": apart.outcome,
             "detail": "held-out AUC of the direction between the mean unit vectors",
         }

@@ -101,7 +101,9 @@ def inspect_set(model: OpenModel, loaded: LoadedSet, factors: Factors, how: Read
         mine = found.rows(modality)
         material, freedom = _material(model, found, modality, mine)
         related = relate_norms(material, _factors_of(found, modality, mine), judging)
-        part = report_of(related, judging, modality=NAMES[modality])
+        # What judged queries say of norms is said of the candidates': where these are of one kind, it is that kind's.
+        ranked = measured if all(modality_of(content) == modality for content in test.corpus.contents) else None
+        part = report_of(related, judging, usefulness=ranked, modality=NAMES[modality])
         sides.append(side_of(NAMES[modality], related, part, found.clusters[mine], freedom))
         rows.append(mine)
     whole = relate_norms(*_pooled(model, found, present, rows), judging)
