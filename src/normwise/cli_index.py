@@ -312,7 +312,7 @@ def _asked(
     if len(given) != 1:
         came = "none came" if not given else f"{' and '.join(given)} came"
         raise InputError(
-            f"search needs queries, as arguments, by --image FILE, by --queries FILE or by --vectors Q.npy, one of these: {came}"
+            f"search needs queries, as arguments or by --image FILE, by --queries FILE or by --vectors Q.npy, one of the three: {came}"
         )
     if vectors is not None:
         from normwise.data.vectors import load_vectors

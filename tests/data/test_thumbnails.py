@@ -39,6 +39,17 @@ def test_every_picture_fits_even_noise(width, height, seed):
     assert thumbnail(shown) == uri
 
 
+@pytest.mark.parametrize("most", [700, 1_500, 3_000, 6_000])
+def test_what_does_not_fit_loses_quality_first_and_pixels_then(most):
+    shown = picture(noise(96, 96))
+    uri = thumbnail(shown, most_bytes=most)
+    assert len(uri) <= most
+    assert (max(opened(uri).size) < 96) == (most < 3_000)
+    better = thumbnail(shown, most_bytes=10**6)
+    assert len(better) > len(uri)
+    assert thumbnail(shown, most_bytes=100) is None
+
+
 def test_a_small_picture_keeps_its_size_and_a_large_one_its_shape():
     assert opened(thumbnail(picture(noise(9, 5)))).size == (9, 5)
     flat = np.full((100, 400, 3), 200, dtype=np.uint8)

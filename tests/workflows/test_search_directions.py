@@ -10,7 +10,7 @@ from normwise.index.protocol import Found
 from normwise.workflows.calibrate_directions import CalibrationSet, DirectedCalibration
 from normwise.workflows.search_directions import choose, first_modalities, judged, known_directions, without_foreign
 from normwise.workflows.search_judging import Query, calibrated
-from normwise.workflows.search_queries import asked_contents, checked_contents
+from normwise.workflows.search_queries import asked_contents
 
 
 @pytest.fixture(scope="module")
@@ -131,16 +131,19 @@ def test_verdicts_without_a_threshold_are_told_by_direction(both, fitted):
     )
     rows = (both.calibrations[0].model_copy(update={"calibration": none}), both.calibrations[1])
     kept = both.model_copy(update={"calibrations": rows})
-    assert choose(kept, ["text", "image"], ["image"] * 2, task=None).verdict == "text -> image: why"
+    assert (
+        choose(kept, ["text", "image"], ["image"] * 2, task=None).verdict == f"text -> image: why; image -> image: {fitted[1].verdict.text}"
+    )
     assert choose(kept, ["text"], ["image"], task=None).verdict == "why"
-    assert choose(kept, ["image"], ["image"], task=None).verdict == ""
+    assert fitted[0].threshold is not None
+    assert choose(both, ["text"], ["image"], task=None).verdict == ""
+    assert choose(kept, ["image"], ["image"], task=None).verdict == fitted[1].verdict.text
 
 
 def test_one_text_and_pictures_are_one_query_and_pictures_alone_one_each(tmp_path):
     for name in ("a.png", "b.png"):
         picture(3).open().save(tmp_path / name)
     both_files = [tmp_path / "a.png", tmp_path / "b.png"]
-    assert [each.name for each in checked_contents(both_files)] == [str(each) for each in both_files]
     assert [each.name for each in asked_contents([], both_files)] == [str(each) for each in both_files]
     [one] = asked_contents(["from <image> to <image>"], both_files)
     assert [part if isinstance(part, str) else part.name for part in one.parts] == ["from", str(both_files[0]), "to", str(both_files[1])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -26,8 +27,8 @@ def thumbnail(picture: Picture, *, longest: int = LONGEST_SIDE, most_bytes: int 
     Args:
         picture: shown as a model sees it: upright, on its background.
         longest: pixels of the longer side at most; a smaller picture stays as it is.
-        most_bytes: characters of the URI at most. PNG is taken where it fits and is no larger than the best JPEG; else JPEG,
-            with less quality and then fewer pixels until it fits.
+        most_bytes: characters of the URI at most. The shorter of PNG and a good JPEG is taken, else JPEG with less
+            quality, and then with fewer pixels, until it fits.
 
     Returns:
         `data:image/png;base64,...` or `data:image/jpeg;base64,...`; None where the picture cannot be opened (any more), or
@@ -45,21 +46,19 @@ def thumbnail(picture: Picture, *, longest: int = LONGEST_SIDE, most_bytes: int 
     while side >= min(_SMALLEST, longest):
         small = image.copy()
         small.thumbnail((side, side))
-        best = min((uri for uri in _forms(small) if len(uri) <= most_bytes), key=len, default=None)
-        if best is not None:
-            return best
+        fitting = next((uri for uri in _forms(small) if len(uri) <= most_bytes), None)
+        if fitting is not None:
+            return fitting
         side //= 2
     return None
 
 
-def _forms(image: Image) -> list[str]:
-    """The picture as PNG and as a good JPEG; where both are too long, the lesser JPEGs are left."""
-    forms = [_uri(image, "PNG", optimize=True)]
-    for quality in _QUALITIES:
-        forms.append(_uri(image, "JPEG", quality=quality, optimize=True))
-        if quality == _QUALITIES[0] and min(map(len, forms)) <= MOST_BYTES:
-            break
-    return forms
+def _forms(image: Image) -> Iterator[str]:
+    """The picture as PNG and as a good JPEG, the shorter one first, and then as JPEGs of less and less quality."""
+    best, *lesser = _QUALITIES
+    yield from sorted((_uri(image, "PNG", optimize=True), _uri(image, "JPEG", quality=best, optimize=True)), key=len)
+    for quality in lesser:
+        yield _uri(image, "JPEG", quality=quality, optimize=True)
 
 
 def _uri(image: Image, kind: str, **settings: int) -> str:
