@@ -1,6 +1,6 @@
 """A dual encoder trained on real pictures: the demo's arms over five seeds, written to docs/pictures_results.md.
 
-Run: python benchmarks/pictures_study.py [--only emoji-captions ...] [--seeds 5] [--steps 200] [--rate 1e-3] [--roots FOLDER]
+Run: python benchmarks/pictures_study.py [--only emoji-captions ...] [--seeds 5] [--steps 150] [--rate 5e-4] [--roots FOLDER]
 A stopped run goes on where it stood; `--table` only rewrites the page from docs/results/pictures-*.json.
 """
 
@@ -54,8 +54,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--rate", type=float, default=5e-4)
     parser.add_argument("--roots", type=Path, default=None, help="folder that holds node_modules")
     parser.add_argument("--work", type=Path, default=Path("out/pictures"))
     parser.add_argument("--docs", type=Path, default=Path("docs"))
