@@ -18,6 +18,8 @@ from torch import nn
 from normwise.core.errors import InputError
 from normwise.models.dual_encoder import build_dual_encoder
 from normwise.models.efficientnet import packaged_efficientnet
+from normwise.models.freedom import norm_freedom
+from normwise.models.probe import probe_pictures
 from normwise.models.structure import foreign_modules
 
 TEXTS = ["a cat", "two dogs in a house", "rivers"]
@@ -203,3 +205,24 @@ def test_text_and_picture_in_one_is_no_modality_of_it(text, vision):
     assert isinstance(st[0], Router)
     with pytest.raises(ValueError, match="cannot combine them in a single input"):
         st.encode([{"text": "a cat", "image": pictures()[0]}])
+
+
+def test_the_norm_of_each_tower_is_judged_by_its_own_ending(tmp_path):
+    # A full-rank head behind the last LayerNorm of a ViT keeps its hyperplane; one to fewer dimensions, and a network of
+    # convolutions, leave the norm free.
+    text = tiny_text(tmp_path / "text")
+    width = text.get_embedding_dimension()
+    vit = build_dual_encoder(text, save_vision("vit", tmp_path / "vit"), dimensions=width)
+    norm = vit[0].sub_modules["image"][0].model.layernorm
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.normal_()
+    bound = norm_freedom(vit, texts=probe_pictures())
+    assert bound.words.startswith("plane-bound")
+    assert bound.figures["closed_form_error"] < 1e-3
+    fewer = build_dual_encoder(tiny_text(tmp_path / "again"), tmp_path / "vit", dimensions=width // 2)
+    with torch.no_grad():
+        fewer[0].sub_modules["image"][0].model.layernorm.load_state_dict(norm.state_dict())
+    assert "a Dense that breaks the tie" in norm_freedom(fewer, texts=probe_pictures()).words
+    net = build_dual_encoder(tiny_text(tmp_path / "third"), save_vision("efficientnet", tmp_path / "net"), dimensions=width)
+    assert "not the output of a norm layer" in norm_freedom(net, texts=probe_pictures()).words

@@ -17,9 +17,10 @@ from sentence_transformers.sentence_transformer.modules import Dense, Dropout, P
 from torch import nn
 
 from normwise.core.records import GateReport
+from normwise.models.inputs import as_contents
 from normwise.models.probe import PROBE_TEXTS, probe_vectors
 from normwise.models.structure import ends_in_normalize, path_of
-from normwise.models.terminal import Affine, TerminalNorm, affine
+from normwise.models.terminal import Affine, TerminalNorm, affine, asked_modality
 from normwise.models.terminal import terminal_norm as terminal_norm
 
 # Poolings whose weights sum to one keep a hyperplane; those that pick one token keep the ellipsoid as well.
@@ -76,7 +77,7 @@ def norm_freedom(st: SentenceTransformer, *, texts: Sequence[Any] = PROBE_TEXTS)
     vectors = probe_vectors(st, texts).astype(np.float64)
     norms = np.linalg.norm(vectors, axis=1)
     terminal = terminal_norm(st, texts[: min(4, len(texts))])
-    kind, constraint, why = ending(st, terminal)
+    kind, constraint, why = ending(st, terminal, modality=asked_modality(as_contents(list(texts), what="probe")))
     figures: dict[str, float | None] = {
         "radial_freedom": None,
         "closed_form_error": None,
@@ -148,9 +149,11 @@ def _gain_ratio(gain: np.ndarray) -> float:
     return float(sizes.min() / sizes.max()) if sizes.max() > 0 else 0.0
 
 
-def ending(st: SentenceTransformer, terminal: TerminalNorm | None) -> tuple[Kind, Constraint | None, str]:
+def ending(
+    st: SentenceTransformer, terminal: TerminalNorm | None, *, modality: Literal["text", "image"] = "text"
+) -> tuple[Kind, Constraint | None, str]:
     """What the modules behind the last norm layer leave of the norm's freedom: its kind, the equation if there is one, and why."""
-    modules = path_of(st)
+    modules = path_of(st, modality)
     if ends_in_normalize(st):
         return "unit", None, "the model ends in a Normalize module, which makes every norm 1"
     if terminal is None:

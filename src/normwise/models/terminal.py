@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from normwise.models.structure import LINEAR_TYPES, backbone, reader
+from normwise.data.contents import Content, modality_of
+from normwise.models.inputs import as_contents, grouped_features
+from normwise.models.structure import LINEAR_TYPES, backbone, path_of, reader
 
 _FITS = 1e-2
 
@@ -54,10 +56,12 @@ def terminal_norm(st: SentenceTransformer, texts: Sequence[Any]) -> TerminalNorm
     Returns:
         None when what is pooled is not a norm layer's output.
     """
-    model = backbone(st)
+    contents = as_contents(list(texts), what="probe")
+    first: Any = path_of(st, asked_modality(contents))[0]
+    model = backbone(st) if first is reader(st) else first.model
     if model is None:
         return None
-    features, norm_layers, maps = _run(st, model, texts)
+    features, norm_layers, maps = _run(st, first, model, contents)
     states, vectors = features.get("token_embeddings"), features.get("sentence_embedding")
     if states is not None:
         name = next(
@@ -76,6 +80,11 @@ def terminal_norm(st: SentenceTransformer, texts: Sequence[Any]) -> TerminalNorm
     return None if found is None else TerminalNorm(name, found.centered, found.gain, found.bias, single=True, projection=projection)
 
 
+def asked_modality(contents: Sequence[Content]) -> Literal["text", "image"]:
+    """Which tower contents ask: that of pictures where all are pictures."""
+    return "image" if contents and all(modality_of(content) == "image" for content in contents) else "text"
+
+
 def affine(module: Any) -> Affine:
     """The map of a linear layer, in float64."""
     weight = module.weight.detach().double().cpu().numpy()
@@ -84,7 +93,7 @@ def affine(module: Any) -> Affine:
     return Affine(weight, np.zeros(len(weight)) if module.bias is None else module.bias.detach().double().cpu().numpy())
 
 
-def _run(st: SentenceTransformer, model: nn.Module, texts: Sequence[Any]) -> tuple[dict[str, Any], Seen, Seen]:
+def _run(st: SentenceTransformer, first: nn.Module, model: nn.Module, contents: Sequence[Content]) -> tuple[dict[str, Any], Seen, Seen]:
     norm_layers: Seen = {}
     maps: Seen = {}
 
@@ -107,10 +116,10 @@ def _run(st: SentenceTransformer, model: nn.Module, texts: Sequence[Any]) -> tup
     was_training = st.training
     st.eval()
     try:
-        features = st.preprocess(list(texts))
-        features = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
+        [(_, ready_features)] = grouped_features(st, contents, prompt=None)
+        features: Any = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in ready_features.items()}
         with torch.no_grad():
-            return reader(st)(features), norm_layers, maps
+            return first(features), norm_layers, maps
     finally:
         st.train(was_training)
         for handle in handles:

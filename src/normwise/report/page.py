@@ -15,6 +15,7 @@ from normwise.core.records import Evaluation, TrainResult
 from normwise.core.staircase_records import StaircaseReport, TrackReport
 from normwise.report.calibration_view import calibration_view
 from normwise.report.evaluation_view import evaluation_view
+from normwise.report.hits_view import DirectionsReport
 from normwise.report.inspect_view import inspect_view
 from normwise.report.negatives_view import negatives_view
 from normwise.report.staircase_view import staircase_view
@@ -69,11 +70,11 @@ def render_inspection(report: InspectReport) -> str:
     return _render("inspect.html", lambda: inspect_view(report))
 
 
-def render_calibration(report: CalibrationReport) -> str:
+def render_calibration(report: CalibrationReport | DirectionsReport) -> str:
     """Draw the page of a calibration from its saved result.
 
     Args:
-        report: any `CalibrationReport`, also one without a threshold, figures, intervals or examples.
+        report: any `CalibrationReport`, also one without a threshold, figures, intervals or examples; or one of several directions.
 
     Returns:
         A complete HTML document that loads nothing and runs nothing; texts of queries and hits are escaped.

@@ -57,7 +57,7 @@ class Output:
         if self.page is not None:
             from normwise.report.page import render_calibration
 
-            write_text(Path(self.page), render_calibration(whole))  # pyright: ignore[reportArgumentType]
+            write_text(Path(self.page), render_calibration(whole))
         return whole
 
 

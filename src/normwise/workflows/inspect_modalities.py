@@ -250,19 +250,12 @@ def _material(model: OpenModel, found: Contents, modality: Modality, rows: np.nd
 
 
 def _picture_freedom(st: SentenceTransformer, contents: Sequence[Content]) -> GateReport | None:
-    """What the last norm layer says of pictures; a tower behind a router is asked as the model it is."""
-    from sentence_transformers import SentenceTransformer as Model
-    from sentence_transformers.base.modules import Router
-
+    """What the last norm layer of the picture tower says."""
     from normwise.models.freedom import norm_freedom
     from normwise.models.inputs import reads
-    from normwise.models.structure import path_of
 
     shown = list(iter_pictures(tuple(contents)))[:_PROBED]
-    if reads(st) != "towers" or len(shown) < 2:
-        return None
-    tower = Model(modules=path_of(st, "image"), device=str(st.device)) if isinstance(st[0], Router) else st
-    return norm_freedom(tower, texts=[picture.open() for picture in shown])
+    return norm_freedom(st, texts=shown) if reads(st) == "towers" and len(shown) >= 2 else None
 
 
 def _pooled(model: OpenModel, found: Contents, present: Sequence[Modality], rows: Sequence[np.ndarray]) -> tuple[Material, Factors]:
