@@ -32,7 +32,7 @@ from normwise.models.encoder import Encoder
 from normwise.models.loading import load_base, load_plain
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
-from tiny_picture_families import save_picture_family
+from tiny_picture_families import save_picture_family  # pyright: ignore[reportMissingImports]
 
 RESULTS = Path(__file__).parent / "results" / "mixed_encode.json"
 BOUND = 1.1

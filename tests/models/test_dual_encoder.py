@@ -211,7 +211,7 @@ def test_the_norm_of_each_tower_is_judged_by_its_own_ending(tmp_path):
     # A full-rank head behind the last LayerNorm of a ViT keeps its hyperplane; one to fewer dimensions, and a network of
     # convolutions, leave the norm free.
     text = tiny_text(tmp_path / "text")
-    width = text.get_embedding_dimension()
+    width = 64  # above that of both towers
     vit = build_dual_encoder(text, save_vision("vit", tmp_path / "vit"), dimensions=width)
     norm = vit[0].sub_modules["image"][0].model.layernorm
     with torch.no_grad():
@@ -220,7 +220,7 @@ def test_the_norm_of_each_tower_is_judged_by_its_own_ending(tmp_path):
     bound = norm_freedom(vit, texts=probe_pictures())
     assert bound.words.startswith("plane-bound")
     assert bound.figures["closed_form_error"] < 1e-3
-    fewer = build_dual_encoder(tiny_text(tmp_path / "again"), tmp_path / "vit", dimensions=width // 2)
+    fewer = build_dual_encoder(tiny_text(tmp_path / "again"), tmp_path / "vit", dimensions=8)
     with torch.no_grad():
         fewer[0].sub_modules["image"][0].model.layernorm.load_state_dict(norm.state_dict())
     assert "a Dense that breaks the tie" in norm_freedom(fewer, texts=probe_pictures()).words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from normwise.data.contents import Content, pictures_of
 from normwise.data.picture_decoding import PictureError
 from normwise.data.pictures import Picture
 from normwise.models.inputs import Group, group_contents, model_input, put_together, ready
+from normwise.models.resizing import resizer
 
 OnError = Literal["raise", "skip"]
 _SHOWN = 5
@@ -149,11 +150,12 @@ def _prepared(
 ) -> Iterator[tuple[np.ndarray, Any]]:
     """Features batch by batch, with the rows they belong to; a batch of which nothing could be opened is left out."""
     starts = range(0, len(group.inputs), batch_size)
+    resized = resizer(st)
     with ThreadPoolExecutor(max_workers=_workers()) as decoders, ThreadPoolExecutor(max_workers=1) as ahead:
 
         def prepare(start: int) -> tuple[np.ndarray, Any, list[tuple[int, PictureError]]]:
             rows = np.arange(start, min(start + batch_size, len(group.inputs)))
-            opened = list(decoders.map(lambda row: _open(group.inputs[row]), rows.tolist()))
+            opened = list(decoders.map(lambda row: _open(group.inputs[row], resized), rows.tolist()))
             bad = [(int(row), found) for row, found in zip(rows, opened, strict=True) if isinstance(found, PictureError)]
             good = [(int(row), found) for row, found in zip(rows, opened, strict=True) if not isinstance(found, PictureError)]
             if bad and on_error == "raise":
@@ -174,11 +176,12 @@ def _prepared(
                 yield rows, features
 
 
-def _open(content: Content) -> dict[Picture, Any] | PictureError:
+def _open(content: Content, resized: Callable[[Any], Any] | None) -> dict[Picture, Any] | PictureError:
     try:
-        return {picture: picture.open() for picture in pictures_of(content)}
+        opened = {picture: picture.open() for picture in pictures_of(content)}
     except PictureError as error:
         return error
+    return opened if resized is None else {picture: resized(image) for picture, image in opened.items()}
 
 
 def _workers() -> int:
