@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from study import section
+from study import STUDIES, section
 
 from normwise.core.config import DataConfig, ModelConfig, PaceConfig, VisionConfig
 from normwise.core.records import TrainResult
@@ -18,6 +18,7 @@ from normwise.workflows.demo import arms, claims
 from normwise.workflows.train import train
 
 SETS = ("emoji-captions", "emoji-pictures")
+STUDIES.update({name: (name, "in_batch") for name in SETS})
 HEAD = """# Pictures: results
 
 `python benchmarks/pictures_study.py` trains a dual encoder on real drawings (OpenMoji) over five seeds: all-MiniLM-L6-v2 cut to two

@@ -73,8 +73,11 @@ def build(
         Path | None,
         typer.Option(
             "--queries",
-            help="Real queries to measure recall on: a file of texts, or Q.npy with --vectors; else those of --data, else made up.",
+            help="Real queries to measure recall on: a file of them, or Q.npy with --vectors; else those of --data, else made up.",
         ),
+    ] = None,
+    image_root: Annotated[
+        Path | None, typer.Option("--image-root", help="What paths of pictures in --data begin at; without it the folder of the file.")
     ] = None,
     engine: Annotated[
         str, typer.Option("--engine", help="Where vectors are kept: faiss (in the folder), pgvector (at --url) or qdrant (either).")
@@ -114,7 +117,8 @@ def build(
         from normwise.workflows.build_index import build_index
 
         log = cli_work.LOG.info if as_json else _log_steps
-        return build_index(out, model=model, data=data, vectors=vectors, ids=ids, queries=queries, overwrite=overwrite, log=log, **settings)
+        given = {"model": model, "data": data, "vectors": vectors, "ids": ids, "queries": queries, "image_root": image_root}
+        return build_index(out, **given, overwrite=overwrite, log=log, **settings)
 
     cli_work.do(context, work, show_index, as_json=as_json)
 
@@ -188,7 +192,7 @@ def search(
         list[str] | None, typer.Option("--where", metavar="KEY=VALUE", help="Only hits with that metadata; repeat it for further keys.")
     ] = None,
     queries: Annotated[
-        Path | None, typer.Option("--queries", help="A file of queries: one per line, or the column text of jsonl or csv.")
+        Path | None, typer.Option("--queries", help="A file of queries: one per line, or columns text and image of jsonl, csv or parquet.")
     ] = None,
     vectors: Annotated[Path | None, typer.Option("--vectors", metavar="Q.npy", help="Query vectors in place of texts, one a row.")] = None,
     images: Annotated[
@@ -319,9 +323,9 @@ def _asked(
 
         return load_vectors(vectors)
     if queries is not None:
-        from normwise.data.text_files import read_texts
+        from normwise.data.document_rows import read_queries
 
-        return read_texts(queries)
+        return read_queries(queries)
     if images:
         from normwise.workflows.search_queries import asked_contents
 

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
@@ -172,3 +173,49 @@ def test_ids_that_qrels_cannot_hold_are_refused(tmp_path):
     with pytest.raises(InputError, match="which a qrels file cannot hold"):
         export_beir(data, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def pictured(path, **rows):
+    path.mkdir()
+    for number in range(3):
+        Image.new("RGB", (5, 4), (40 * number, 90, 20)).save(path / f"{number}.png")
+    Image.new("RGB", (5, 4)).save(path.parent / "out.png")
+    (path / "bad.png").write_text("no picture")
+    corpus = rows.get("corpus", [{"_id": f"d{number}", "image": f"{number}.png"} for number in range(3)])
+    queries = rows.get("queries", [{"_id": f"q{number}", "text": f"query {number}"} for number in range(3)])
+    return folder(path, corpus=corpus, queries=queries, test=HEADER + "".join(f"q{n}\td{n}\t1\n" for n in range(3)))
+
+
+def test_pictures_of_both_sides_are_read_and_join_clusters(tmp_path):
+    queries = [
+        {"_id": "q0", "text": "the same in red", "image": "1.png"},
+        {"_id": "q1", "text": "b"},
+        {"_id": "q2", "text": "c", "image": ""},
+    ]
+    judged = load_data(pictured(tmp_path / "b", queries=queries), seed=0).test
+    assert [type(content).__name__ for content in judged.corpus.contents] == ["Picture"] * 3
+    assert [type(content).__name__ for content in judged.queries] == ["Interleaved", "str", "str"]
+    assert judged.clusters.tolist() == [0, 0, 1]  # what q0 shows is the answer of q1
+
+
+@pytest.mark.parametrize("side", ["corpus", "queries"])
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("../out.png", r"column image: '\.\./out\.png' leads out of .*: put the picture into that folder"),
+        ("gone.png", r"column image: 'gone\.png' does not exist"),
+        ("bad.png", r"column image: picture bad\.png"),
+        ("https://example.org/a.png", r"column image: .* is a URL"),
+        (3, r"column image: 3 .* is not the name of a picture"),
+    ],
+)
+def test_pictures_that_cannot_be_used_are_refused_or_dropped_by_row(tmp_path, side, image, words):
+    letter = side[0].replace("c", "d")
+    rows = [{"_id": f"{letter}{number}", "text": f"text {number}"} for number in range(3)]
+    rows[1]["image"] = image
+    config = pictured(tmp_path / "b", **{side: rows})
+    with pytest.raises(InputError, match=rf"{side}\.jsonl: row 2, {words}"):
+        load_data(config, seed=0)
+    found = load_data(config.model_copy(update={"on_bad_rows": "drop"}), seed=0)
+    assert found.test.query_ids == ("q0", "q2")
+    assert sum(count for why, count in found.dropped.items() if "column" not in why and side in why) == 1

@@ -1,14 +1,18 @@
 """Documents for an index: every form they come in, the same texts as the BEIR reader, metadata that can be filtered."""
 
 import gzip
+import io
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from normwise.core.errors import InputError
 from normwise.data.beir import read_beir
 from normwise.data.contents import modality_of
+from normwise.data.document_rows import read_queries
 from normwise.data.documents import indexed_text, read_documents, shown_text, stored_modality
 from normwise.data.pictures import Picture
 
@@ -198,7 +202,7 @@ def test_a_corpus_with_an_image_column_keeps_ids_and_metadata(tmp_path):
         ({"image": 3}, r"line 1, column image: 3 .* is not the name of a picture"),
         ({"image": "bad.png"}, r"line 1, column image: picture bad\.png"),
         ({"image": "empty.png"}, r"line 1, column image: picture empty\.png is empty"),
-        ({"image": "a.png", "text": "<image> and <image>"}, r"line 1: the text has 2 <image> for 1 picture"),
+        ({"image": "a.png", "text": "<image> and <image>"}, r"line 1, column image: the text has 2 <image> for 1 picture"),
         ({"image": "a.png", "_id": ""}, r"line 1, column _id: expected a text"),
         ({"image": "", "text": ""}, r"line 1, column text: is empty"),
     ],
@@ -217,3 +221,120 @@ def test_a_text_that_poses_as_a_picture_is_refused():
     with pytest.raises(InputError, match="a text ends like what an index keeps of a picture"):
         indexed_text(stored)
     assert indexed_text(stored + ".") == stored + "."
+
+
+def kinds(contents):
+    return [modality_of(content) for content in contents]
+
+
+def test_a_picture_in_a_later_row_is_seen(tmp_path):
+    write_pictures(tmp_path, "photos/car.png")
+    found = read_documents(write_lines(tmp_path / "rows.jsonl", [{"text": "a"}, {"text": "b", "image": "photos/car.png"}]))
+    assert [shown_text(text) for text in found.texts] == ["a", "[photos/car.png] b"]
+
+
+def test_pairs_may_have_pictures_alone_as_positives(tmp_path):
+    write_pictures(tmp_path, "a.png", "b.png")
+    rows = [{"query": "red", "positive_image": "a.png"}, {"query": "blue", "positive_image": "b.png", "negative": "words"}]
+    found = read_documents(write_lines(tmp_path / "pairs.jsonl", rows))
+    assert sorted(kinds(found.contents)) == ["image", "image", "text"]
+    assert found.queries == ("red", "blue")
+
+
+def test_pictures_in_columns_of_pairs_are_no_texts(tmp_path):
+    write_pictures(tmp_path, "a.png")
+    path = write_lines(tmp_path / "rows.jsonl", [{"query_image": "a.png"}])
+    for read in (read_documents, read_queries):
+        with pytest.raises(InputError, match=r"query_image is a column of pairs, .*: name it image"):
+            read(path)
+
+
+def png(color):
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 3), color).save(buffer, format="PNG")
+    return buffer.getvalue()
+
+
+def test_parquet_is_read_with_its_pictures_ids_and_metadata(tmp_path):
+    write_pictures(tmp_path, "a.png")
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"image": ["a.png", None], "text": [None, "words"]}), path)
+    found = read_documents(path)
+    assert (found.ids, kinds(found.contents)) == (("0", "1"), ["image", "text"])
+    pq.write_table(pa.table({"image": ["a.png"]}), path)
+    assert kinds(read_documents(path).contents) == ["image"]
+    cells = [{"bytes": png("red"), "path": None}, {"bytes": None, "path": "a.png"}, {"bytes": None, "path": None}]
+    pq.write_table(
+        pa.table({"_id": ["x", "y", "z"], "image": cells, "text": ["t", "u", "v"], "metadata": [{"year": year} for year in (1, 2, 3)]}),
+        path,
+    )
+    found = read_documents(path)
+    assert (found.ids, kinds(found.contents)) == (("x", "y", "z"), ["text+image", "text+image", "text"])
+    assert found.contents[0].pictures[0].encoded() == png("red")
+    assert [shown_text(text) for text in found.texts] == ["[rows.parquet, row 1] t", "[a.png] u", "v"]
+    assert found.metadata == ({"year": 1}, {"year": 2}, {"year": 3})
+    pq.write_table(pa.table({"image": [b"no picture"]}), path)
+    with pytest.raises(InputError, match=r"rows\.parquet, row 1, column image: picture rows\.parquet, row 1"):
+        read_documents(path)
+    pq.write_table(pa.table({"query": ["q"], "positive": ["p"]}), path)
+    assert read_documents(path).contents == ("p",)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "pairs.jsonl", "corpus.jsonl"])
+def test_pictures_elsewhere_need_their_root_and_the_message_names_the_option(tmp_path, name):
+    write_pictures(tmp_path, "photos/a.png")
+    row = {"query": "q", "positive_image": "../photos/a.png"} if name == "pairs.jsonl" else {"image": "../photos/a.png"}
+    (tmp_path / "rows").mkdir()
+    path = write_lines(tmp_path / "rows" / name, [row | ({"_id": "x"} if name == "corpus.jsonl" else {})])
+    source = path.parent if name == "corpus.jsonl" else path
+    with pytest.raises(InputError, match=r"leads out of .*: give `normwise index build` --image-root, a folder that holds all") as refused:
+        read_documents(source)
+    assert "data.image_root" not in str(refused.value)
+    row = json.loads(path.read_text())
+    write_lines(path, [{column: value.removeprefix("../") for column, value in row.items()}])
+    assert kinds(read_documents(source, image_root=tmp_path).contents) == ["image"]
+
+
+def test_a_root_that_is_no_folder_or_serves_nothing_is_refused(tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [{"text": "a"}])
+    with pytest.raises(InputError, match=r"image_root: .*gone is not a folder"):
+        read_documents(path, image_root=tmp_path / "gone")
+    with pytest.raises(InputError, match=r"image_root is .*rows\.jsonl names no picture: leave it out"):
+        read_documents(path, image_root=tmp_path)
+
+
+def test_rows_without_ids_keep_their_metadata(tmp_path):
+    write_pictures(tmp_path, "a.png")
+    rows = [{"image": "a.png", "metadata": {"year": 3, "tags": ["x"]}}, {"text": "b", "metadata": {"year": 4}}]
+    found = read_documents(write_lines(tmp_path / "rows.jsonl", rows))
+    assert (found.ids, found.metadata) == (("0", "1"), ({"year": 3}, {"year": 4}))
+    assert found.notes == ("metadata 'tags' of 1 rows is no text, number or truth value: left out",)
+    found = read_documents(write_lines(tmp_path / "texts.jsonl", [{"text": "b", "metadata": {"year": 4}}]))
+    assert (found.texts, found.metadata) == (("b",), ({"year": 4},))
+
+
+def test_queries_of_a_file_may_be_pictures(tmp_path):
+    write_pictures(tmp_path, "a.png")
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    assert read_queries(tmp_path / "lines.txt") == ["one", "two"]
+    rows = [{"_id": "a", "text": "one"}, {"_id": "b", "text": "like this", "image": "a.png"}, {"_id": "c", "image": "a.png"}]
+    assert kinds(read_queries(write_lines(tmp_path / "queries.jsonl", rows))) == ["text", "text+image", "image"]
+    (tmp_path / "rows.csv").write_text("image,text\na.png,\n,words\n")
+    assert kinds(read_queries(tmp_path / "rows.csv")) == ["image", "text"]
+    with pytest.raises(
+        InputError, match=r"line 1, column image: '\.\./a\.png' leads out of .*: put the picture into the folder of the file$"
+    ):
+        read_queries(write_lines(tmp_path / "bad.jsonl", [{"image": "../a.png"}]))
+
+
+def test_a_beir_folder_gives_the_pictures_that_its_judgements_are_read_with(folder):
+    write_pictures(folder, "a.png", "b.png")
+    rows = [{"_id": "a", "image": "a.png"}, {"_id": "b", "title": "T", "text": "like <image> but red", "image": "b.png"}]
+    write_lines(folder / "corpus.jsonl", [*rows, {"_id": "c", "text": "words"}])
+    write_lines(folder / "queries.jsonl", [{"_id": "q", "text": "which?"}, {"_id": "r", "image": "b.png"}])
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\nr\tb\t1\n")
+    found, judged = read_documents(folder), read_beir(folder, on_bad_rows="refuse")[0].test
+    assert (found.ids, found.contents) == (judged.corpus.ids, judged.corpus.contents)
+    assert found.texts == tuple(map(indexed_text, judged.corpus.contents))
+    assert found.queries == judged.queries
+    assert kinds(found.contents) == ["image", "text+image", "text"]

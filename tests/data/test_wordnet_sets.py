@@ -104,9 +104,9 @@ def test_missing_files_say_how_to_get_them(tmp_path, folder, monkeypatch):
     assert entries["python-docs"]["available"] is True
     monkeypatch.setattr(wordnet_files, "usual_places", lambda: (folder,))
     assert find_wordnet() == folder
-    assert all(entry["available"] for entry in builtin.list_sets())
+    assert [entry["available"] for entry in builtin.list_sets()][:5] == [True] * 5
     (folder / "cntlist.rev").unlink()
-    assert [entry["available"] for entry in builtin.list_sets()] == [True, True, False, True, True]
+    assert [entry["available"] for entry in builtin.list_sets()][:5] == [True, True, False, True, True]
     with pytest.raises(InputError, match=r"cntlist\.rev does not exist"):
         build_senses()
 
@@ -121,5 +121,14 @@ def test_malformed_files_are_named_by_line(folder):
 
 
 def test_registry_names_match():
-    assert list(builtin.BUILTIN) == ["python-docs", "python-calls", "wordnet-senses", "wordnet-glosses", "wordnet-examples"]
+    texts = ["python-docs", "python-calls", "wordnet-senses", "wordnet-glosses", "wordnet-examples"]
+    assert list(builtin.BUILTIN) == [
+        *texts,
+        "emoji-captions",
+        "emoji-pictures",
+        "emoji-styles",
+        "emoji-composed",
+        "fashion-mnist",
+        "digits",
+    ]
     assert all(set(entry) == {"name", "kind", "available", "how_to_get"} for entry in builtin.list_sets())

@@ -7,6 +7,8 @@ import torch
 
 from normwise.models.encoder import Encoder
 from normwise.models.fingerprint import model_fingerprint
+from normwise.models.loading import load_plain
+from normwise.models.towers import tower_transformer
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,19 @@ def test_two_decoders_that_differ_in_pooling_alone_differ(make_decoder):
     one, other = (model_fingerprint(Encoder(make_decoder(pooling), similarity="dot")) for pooling in ("lasttoken", "mean"))
     assert one != other
     assert one == model_fingerprint(Encoder(make_decoder("lasttoken"), similarity="cosine"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clip", "siglip", "qwen2-vl", "dual"])
+def test_how_pictures_are_read_is_part_of_it(tmp_path, name):
+    from tiny_picture_families import ALL_FAMILIES, DUAL, save_picture_family
+
+    family = DUAL if name == "dual" else next(known for known in ALL_FAMILIES if known == name)
+    folder = str(save_picture_family(family, tmp_path))
+    encoder = Encoder(load_plain(folder, device="cpu").model)
+    before = model_fingerprint(encoder)
+    assert model_fingerprint(Encoder(load_plain(folder, device="cpu").model)) == before
+    vision = tower_transformer(encoder.model, "vision") or encoder.model[0]
+    processor = getattr(vision.processor, "image_processor", vision.processor)
+    processor.image_mean = [0.1, 0.1, 0.1]
+    assert model_fingerprint(encoder) != before

@@ -158,3 +158,38 @@ def test_a_saved_dual_encoder_comes_back_and_a_changed_vision_tower_is_seen(enco
     plain = SentenceTransformer(str(tmp_path / "model"))
     np.testing.assert_allclose(plain.encode([{"text": "a"}]), encoder.encode_candidates(["a"]), atol=1e-5)
     np.testing.assert_allclose(plain.encode([probe_pictures()[2].open()]), encoder.encode_candidates(mixed)[1:], atol=1e-5)
+
+
+def test_skip_also_skips_what_cannot_even_be_read(encoder, tmp_path):
+    (tmp_path / "empty.png").write_bytes(b"")
+    mixed = ["a", tmp_path / "absent.png", (tmp_path / "absent.png", "x"), tmp_path / "empty.png", tmp_path, probe_pictures()[0]]
+    with pytest.warns(UserWarning, match=r"4 contents could not be read and got the zero vector: contents\[1\]: .*absent.png"):
+        found = encoder.encode_queries(mixed, on_error="skip")
+    np.testing.assert_array_equal(np.linalg.norm(found, axis=1) == 0, [False, True, True, True, True, False])
+    with pytest.raises(InputError, match=r"contents\[1\]: .*absent.png"):
+        encoder.encode_queries(mixed)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(encoder, tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(InputError, match=r"pipe.png is a device, a pipe or a socket: give a file"):
+        encoder.encode_queries([tmp_path / "pipe.png"])
+
+
+def test_a_picture_that_goes_or_changes_is_told_with_its_content_or_skipped(encoder, tmp_path):
+    path = tmp_path / "x.png"
+    Image.new("RGB", (8, 8), "red").save(path)
+    kept = Picture.of_file(path)
+    Image.new("RGB", (8, 8), "blue").save(path)
+    with pytest.raises(InputError, match=r"\(contents\[1\]\) cannot be opened .*the file was changed while it was in use"):
+        encoder.encode_queries(["a", kept])
+    path.unlink()
+    with pytest.warns(UserWarning, match="1 contents have a picture that cannot be opened"):
+        assert not encoder.encode_queries([kept], on_error="skip").any()
+
+
+def test_one_open_image_in_place_of_a_list_is_refused(encoder):
+    with pytest.raises(InputError, match="contents must be a list, got one Image"):
+        encoder.encode_queries(Image.new("RGB", (4, 4)))

@@ -296,6 +296,24 @@ def test_a_set_knows_its_directions_and_says_so(kept):
     assert not several.needs_lengths
 
 
+def test_a_task_of_several_directions_is_asked_for_by_its_bare_name(kept):
+    rows = [("text -> image", "find: text -> image"), ("image -> text", "find: image -> text"), ("text -> image", "tell")]
+    made = [kept, kept.model_copy(), kept.model_copy()]
+    several = CalibrationSet(
+        calibrations=tuple(
+            DirectedCalibration(direction=name, task=task, calibration=each) for (name, task), each in zip(rows, made, strict=True)
+        ),
+        candidates=("image", "text"),
+        refused={"find: text -> text": "too few queries"},
+    )
+    assert several.of("text -> image", task="find") is several.calibrations[0].calibration
+    assert several.of("image -> text", task="find") is several.calibrations[1].calibration
+    assert several.of("text -> image", task="find: text -> image") is several.calibrations[0].calibration
+    assert several.of("text -> image", task="tell") is several.calibrations[2].calibration
+    assert "and this is image -> text, task 'tell'" in several.of("image -> text", task="tell")
+    assert several.of("text -> text", task="find").endswith("(too few queries)")
+
+
 def broken(whole, **changes):
     return json.dumps({**whole, **changes})
 

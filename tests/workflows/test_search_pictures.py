@@ -265,6 +265,24 @@ def test_the_command_asks_with_pictures_texts_and_both(shop, tmp_path):
         assert words in " ".join(refused.stderr.split())
 
 
+def test_the_command_takes_a_file_of_pictures_and_the_folder_that_they_stand_in(shop, model, tmp_path):
+    rows = [{"text": "a green field", "image": "pictures/green.png"}, {"image": "pictures/red.png"}]
+    (shop / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hits = json.loads(run("search", shop / "index", "--queries", shop / "asked.jsonl", "--k", 1, "--json").stdout)
+    assert [hit["id"] for hit in hits] == ["g", "r"]
+    (tmp_path / "rows.jsonl").write_text(
+        json.dumps({"text": "first"}) + "\n" + json.dumps({"image": str(shop / "pictures" / "red.png")}) + "\n"
+    )
+    build = ("index", "build", "--model", model, "--data", tmp_path / "rows.jsonl", "--out", tmp_path / "index")
+    refused = run(*build)
+    assert refused.exit_code == 2
+    assert "give `normwise index build` --image-root" in " ".join(refused.stderr.split())
+    made = run(*build, "--image-root", shop, "--queries", shop / "asked.jsonl", "--json")
+    assert (made.exit_code, json.loads(made.stdout)["candidates"]) == (0, 2)
+    with pytest.raises(InputError, match="image_root is of the pictures that data names"):
+        build_index(tmp_path / "other", vectors=np.eye(3), similarity="dot", image_root=shop)
+
+
 def test_pictures_have_no_length(model):
     lengths = text_lengths(Encoder.load(model), ["three words here", Picture.of_bytes(b"x", name="x"), "one"])
     assert np.isnan(lengths).tolist() == [False, True, False]

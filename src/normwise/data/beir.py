@@ -12,14 +12,18 @@ from typing import Any, Literal
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.beir_contents import row_content
 from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, qrels_files
 from normwise.data.beir_queries import NO_ANSWER, SPLITS, Queries
 from normwise.data.columns import BadRowsError
+from normwise.data.contents import Content
 from normwise.data.lines import is_gain_header, read_gain, read_json_lines, read_lines, read_tsv
 from normwise.data.opening import kind_of, read_json_object
+from normwise.data.picture_columns import PictureSource
 from normwise.data.sets import Corpus, Judged, Origin, RetrievalData, TrainingPairs, is_skewed
-from normwise.data.texts import has_visible, text_problem
+from normwise.data.texts import text_problem
 
+_BESIDE = PictureSource()
 SIDE_FILE = "normwise-data.json"
 _ID_NAMES = frozenset({"corpus-id", "corpus_id", "corpusid", "doc-id", "doc_id", "docid", "candidate", "candidate-id", "_id", "id"})
 
@@ -30,14 +34,15 @@ class _Reader:
 
     folder: Path
     on_bad_rows: Literal["refuse", "drop"]
+    pictures: PictureSource
     dropped: Counter[str] = field(default_factory=Counter)
     lost: set[str] = field(default_factory=set)
 
-    def texts(self, name: str) -> tuple[list[str], list[str], list[int], list[dict[str, Any]]]:
-        """Ids, texts, line numbers and whole objects of corpus.jsonl or queries.jsonl."""
+    def rows(self, name: str) -> tuple[list[str], list[Content], list[int], list[dict[str, Any]]]:
+        """Ids, contents, line numbers and whole objects of corpus.jsonl or queries.jsonl."""
         path = _existing(self.folder, name)
         ids: list[str] = []
-        texts: list[str] = []
+        contents: list[Content] = []
         lines: list[int] = []
         records: list[dict[str, Any]] = []
         problems: list[str] = []
@@ -49,24 +54,28 @@ class _Reader:
             if key in seen:
                 raise InputError(f"{path}, row {number}, column _id: {key!r} stands there twice: ids must be distinct")
             seen.add(key)
-            text, column, problem = _joined(record)
-            if problem is not None:
-                problems.append(f"row {number}, column {column}: {problem}")
+            at = f"row {number}"
+            content, bad = row_content(record, where=f"{path}, {at}", name=f"{path.name}, {at}", home=self.folder, source=self.pictures)
+            if bad is not None:
+                column, problem = bad
+                problems.append(f"{at}, column {column}: {problem}")
                 self.dropped[f"{name} {column} {problem}"] += 1
                 self.lost.add(f"{name}:{key}")
                 continue
             ids.append(key)
-            texts.append(text)
+            contents.append(content)
             lines.append(number)
             records.append(record)
         if problems and self.on_bad_rows == "refuse":
             raise BadRowsError(str(path), problems)
         if not ids:
             raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
-        return ids, texts, lines, records
+        return ids, contents, lines, records
 
 
-def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[RetrievalData, frozenset[str]]:
+def read_beir(
+    folder: Path, *, on_bad_rows: Literal["refuse", "drop"], pictures: PictureSource = _BESIDE
+) -> tuple[RetrievalData, frozenset[str]]:
     """Read a BEIR folder.
 
     Titles are joined to texts by a space. In qrels a grade of 0 means judged and not relevant: in train it becomes an
@@ -74,6 +83,13 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
     or with `"no_answer": true` in queries.jsonl (and `"split"` there or in its metadata, test by default), has an
     empty relevance. An optional `candidates/{split}.tsv` restricts what a split searches, `metadata.cluster` of a
     query sets its cluster; our own export writes both where needed.
+
+    A column `image` of corpus.jsonl or queries.jsonl holds the path of a picture inside the folder; beside a text both are one.
+
+    Args:
+        folder: where it stands.
+        on_bad_rows: "refuse" raises where a text or picture is unusable; "drop" leaves such rows out, with their judgements.
+        pictures: where pictures stand, by default in the folder, and whether each is decoded once.
 
     Returns:
         The data, and the splits of which the folder itself says that they are missing on purpose.
@@ -83,10 +99,10 @@ def read_beir(folder: Path, *, on_bad_rows: Literal["refuse", "drop"]) -> tuple[
             unusable and not to be dropped; a query says `no_answer` and has one, or says it in a way that is not understood.
             Unusable texts raise a BadRowsError.
     """
-    reader = _Reader(folder, on_bad_rows)
-    ids, texts, lines, _ = reader.texts(CORPUS)
-    corpus = Corpus(tuple(ids), tuple(texts), Origin(str(folder / CORPUS), np.asarray(lines, dtype=np.int64)))
-    queries = Queries(*reader.texts(QUERIES), file=str(folder / QUERIES))
+    reader = _Reader(folder, on_bad_rows, pictures)
+    ids, contents, lines, _ = reader.rows(CORPUS)
+    corpus = Corpus(tuple(ids), tuple(contents), Origin(str(folder / CORPUS), np.asarray(lines, dtype=np.int64)))
+    queries = Queries(*reader.rows(QUERIES), file=str(folder / QUERIES))
     rows = {key: row for row, key in enumerate(ids)}
     side = read_side_file(folder)
     unanswered = queries.unanswered()
@@ -150,18 +166,6 @@ def _existing(folder: Path, name: str) -> Path:
         if any(ours != theirs for ours, theirs in both):
             raise InputError(f"{path} and {packed} differ, and nothing says which is meant: move one of them out of the folder")
     return path
-
-
-def _joined(record: dict[str, Any]) -> tuple[str, str, str | None]:
-    title, text = record.get("title"), record.get("text")
-    has_title = title is not None and not (isinstance(title, str) and not has_visible(title))
-    if has_title and (problem := text_problem(title)) is not None:
-        return "", "title", problem
-    if text in (None, "") and has_title:
-        return str(title), "text", None
-    if (problem := text_problem(text)) is not None:
-        return "", "text", "is missing" if "text" not in record else problem
-    return (f"{title} {text}" if has_title else str(text)), "text", None
 
 
 def _read_qrels(path: Path, reader: _Reader, queries: Queries, rows: dict[str, int]) -> dict[int, dict[int, float]]:
@@ -261,11 +265,11 @@ def _training(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool
                 positives.append(target)
                 negatives.append(bad)
     return TrainingPairs(
-        queries=tuple(queries.texts[row] for row in chosen),
+        queries=tuple(queries.contents[row] for row in chosen),
         positives=np.asarray(positives, dtype=np.int64),
         negatives=tuple(negatives),
         corpus=pool.corpus,
-        clusters=queries.clusters(chosen, [[target] for target in positives]),
+        clusters=queries.clusters(chosen, [[target] for target in positives], pool.corpus.contents),
         origin=queries.origin(chosen),
     )
 
@@ -275,10 +279,10 @@ def _judged(grades: dict[int, dict[int, float]], queries: Queries, pool: _Pool, 
     relevance = tuple({target: grade for target, grade in pool.rows_of(grades[row]).items() if grade > 0} for row in chosen)
     return Judged(
         query_ids=tuple(queries.ids[row] for row in chosen),
-        queries=tuple(queries.texts[row] for row in chosen),
+        queries=tuple(queries.contents[row] for row in chosen),
         relevance=relevance,
         corpus=pool.corpus,
-        clusters=queries.clusters(chosen, [list(mine) for mine in relevance]),
+        clusters=queries.clusters(chosen, [list(mine) for mine in relevance], pool.corpus.contents),
         origin=queries.origin(chosen),
         file=file,
     )

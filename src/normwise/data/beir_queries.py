@@ -1,9 +1,9 @@
-"""The lines of queries.jsonl of a BEIR folder: texts, clusters, and which of them say that nothing answers them."""
+"""The lines of queries.jsonl of a BEIR folder: contents, clusters, and which of them say that nothing answers them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from normwise.core.errors import InputError, near_names
 from normwise.data.clusters import components
+from normwise.data.contents import Content, pictures_of
 from normwise.data.sets import Origin
 
 SPLITS = ("train", "dev", "test")
@@ -23,10 +24,10 @@ _WISHES = {"unanswerable": True, "isunanswerable": True, "impossible": True, "is
 
 @dataclass(frozen=True)
 class Queries:
-    """The usable lines of queries.jsonl, in their order: ids, texts, 1-based line numbers and whole objects."""
+    """The usable lines of queries.jsonl, in their order: ids, contents, 1-based line numbers and whole objects."""
 
     ids: list[str]
-    texts: list[str]
+    contents: list[Content]
     lines: list[int]
     records: list[dict[str, Any]]
     file: str
@@ -43,15 +44,24 @@ class Queries:
         """Name one row, for a message."""
         return f"{self.file}, row {self.lines[row]}"
 
-    def clusters(self, chosen: list[int], targets: list[list[int]]) -> np.ndarray:
-        """The clusters that all chosen rows bring, else those of a shared text or target."""
+    def clusters(self, chosen: list[int], targets: list[list[int]], corpus: Sequence[Content]) -> np.ndarray:
+        """The clusters that all chosen rows bring, else those of a shared query, target or picture.
+
+        Args:
+            chosen: rows.
+            targets: of each, rows of `corpus`.
+            corpus: the candidates.
+        """
         given = [field_of(self.records[row], "cluster") for row in chosen]
         if given and all(isinstance(value, int) and not isinstance(value, bool) for value in given):
             numbers: dict[int, int] = {}  # as `renumber`, for numbers of any size
             return np.asarray([numbers.setdefault(value, len(numbers)) for value in given], dtype=np.int64)
-        return components(
-            [[("query", self.texts[row]), *(("target", key) for key in keys)] for row, keys in zip(chosen, targets, strict=True)]
-        )
+        depends: list[list[tuple[str, Any]]] = []
+        for row, keys in zip(chosen, targets, strict=True):
+            contents = (self.contents[row], *(corpus[key] for key in keys))
+            shown = (("picture", picture.digest) for content in contents for picture in pictures_of(content))
+            depends.append([("query", self.contents[row]), *(("target", key) for key in keys), *shown])
+        return components(depends)
 
     def unanswered(self) -> dict[int, str]:
         """The split of every row that says `"no_answer": true`, in the line or in its metadata; test where it names none.

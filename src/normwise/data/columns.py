@@ -271,7 +271,7 @@ def collect_rows(
         problems = sorted([*problems, *undecodable])
     if problems and on_bad_rows == "refuse":
         raise BadRowsError(file, [f"row {number}, column {column}: {problem}" for number, column, problem in problems])
-    dropped = Counter(f"{column} {problem}" for _, column, problem in problems)
+    dropped = Counter(_reason(column, problem) for _, column, problem in problems)
     if not kept:
         why = f"no usable rows: {sum(dropped.values())} dropped" if dropped else "it holds no rows"
         raise InputError(f"{file}: {why}; expected at least 2; {RULE}")
@@ -287,6 +287,12 @@ def collect_rows(
         tasks=tasks if any(tasks) else (),
         dropped=dict(dropped),
     )
+
+
+def _reason(column: str, problem: str) -> str:
+    """Why a row was dropped, the same for all files of a column: names of pictures stand in the refusal."""
+    of_picture = is_picture_column(column) or problem.startswith("picture ")
+    return f"{column} has a picture that cannot be used" if of_picture else f"{column} {problem}"
 
 
 def _decodable(kept: list[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str, str]]]:

@@ -5,31 +5,29 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
+from normwise.data.beir_contents import IMAGE, advising
 from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, beir_home
 from normwise.data.builtin import BUILTIN
 from normwise.data.columns import BadRowsError, is_pair_file
-from normwise.data.contents import MODALITIES, Content, Modality, compose, content_digest, content_words, modality_of
-from normwise.data.lines import read_json_lines, read_table
+from normwise.data.contents import MODALITIES, Content, Modality, content_digest, content_words, modality_of, pictures_of
+from normwise.data.document_rows import ID, checked_content, column_names, is_pairs, named_rows, read_queries, refuse_picture_columns
 from normwise.data.load import load_to_judge
 from normwise.data.opening import kind_of, user_path
-from normwise.data.picture_decoding import PictureError
-from normwise.data.picture_paths import resolve_picture
-from normwise.data.pictures import Picture
+from normwise.data.picture_columns import PictureSource
 from normwise.data.sets import Judged
 from normwise.data.text_files import read_texts
-from normwise.data.texts import has_visible, text_problem
+from normwise.data.texts import text_problem
 
 Scalar = str | int | float | bool
-_PAIR = "positive"
-_IMAGE, _TEXT = "image", "text"
+_METADATA = "metadata"
+_ADVICE = "give `normwise index build` --image-root, a folder that holds all pictures, or put them into the folder of the file"
 _STORED = re.compile(r" \{(image|text\+image) sha256 [0-9a-f]{64}\}\Z")
 
 
@@ -73,6 +71,7 @@ def indexed_text(content: Content) -> str:
     Example:
         >>> indexed_text("a bank")
         'a bank'
+        >>> from normwise.data.pictures import Picture
         >>> indexed_text(Picture.of_bytes(b"...", name="cat.png"))[:24]
         '[cat.png] {image sha256 '
     """
@@ -87,6 +86,7 @@ def shown_text(stored: str) -> str:
     """The words of what `indexed_text` made.
 
     Example:
+        >>> from normwise.data.pictures import Picture
         >>> shown_text(indexed_text(Picture.of_bytes(b"...", name="cat.png"))), shown_text("a bank")
         ('[cat.png]', 'a bank')
     """
@@ -97,6 +97,7 @@ def stored_modality(stored: str) -> Modality:
     """The modality of what `indexed_text` made.
 
     Example:
+        >>> from normwise.data.pictures import Picture
         >>> stored_modality(indexed_text(Picture.of_bytes(b"...", name="cat.png"))), stored_modality("a bank")
         ('image', 'text')
     """
@@ -104,18 +105,20 @@ def stored_modality(stored: str) -> Modality:
     return "text" if found is None else next(known for known in MODALITIES if known == found[1])
 
 
-def read_documents(name: str | Path) -> Documents:
+def read_documents(name: str | Path, *, image_root: str | Path | None = None) -> Documents:
     """Read candidates, whatever form they come in.
 
     Args:
         name: a built-in set; a BEIR folder, whose corpus.jsonl is read (judgements are not needed) and whose queries.jsonl
-            gives the queries; a file like corpus.jsonl; a file of pairs, whose distinct positives and negatives are the
-            candidates; or a file of texts, or of named columns `text` and `image`, whose ids are then row numbers from 0. An
-            `image` is a path inside the folder of the file; beside a text both are one candidate.
+            gives the queries; a file like corpus.jsonl, in jsonl, csv, tsv or parquet; a file of pairs, whose distinct
+            positives and negatives are the candidates; or a file of texts, or of named columns `text` and `image`, whose ids
+            are then row numbers from 0. An `image` is a path inside the folder of the file; beside a text both are one
+            candidate.
+        image_root: the folder that paths of pictures begin at, and that none may leave; None is the folder of the file.
 
     Raises:
         InputError: nothing of that name, bad content, or the queries or judgements of a BEIR folder in place of its
-            candidates; the message names file, row and column.
+            candidates; the message names file, row and column. An `image_root` where nothing names a picture.
 
     Example:
         >>> read_documents("gone.jsonl")
@@ -123,22 +126,31 @@ def read_documents(name: str | Path) -> Documents:
         ...
         normwise.core.errors.InputError: gone.jsonl does not exist: check the path
     """
+    root = None if image_root is None else user_path(image_root, what="image_root")
+    if root is not None and kind_of(root) != "folder":
+        raise InputError(f"image_root: {root} is not a folder: give the folder that paths of pictures begin at")
+    found = _read(name, PictureSource(root=root))
+    if root is not None and not any(pictures_of(content) for content in (*found.contents, *found.queries)):
+        raise InputError(f"image_root is {root}, and {found.source} names no picture: leave it out")
+    return found
+
+
+def _read(name: str | Path, source: PictureSource) -> Documents:
     path = user_path(name, what="data")
     kind = None if str(name) in BUILTIN else kind_of(path)
     if kind == "folder" and (corpus := beir_file(path, CORPUS)) is not None:
-        return _with_queries(_read_corpus(corpus), beir_file(path, QUERIES))
+        return _with_queries(_read_rows(corpus, [ID], source), beir_file(path, QUERIES), source)
     if kind == "file":
         _refuse_other_side(path)
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
         names = column_names(path)
-        if "_id" in names and (_IMAGE not in names or path.name.lower().removesuffix(".gz").endswith(".jsonl")):
-            return _read_corpus(path)
-        if _PAIR not in names and _IMAGE in names:
-            return _read_pictured(path)
-        if _PAIR not in names:
+        if ID in names or (not is_pairs(names) and not {IMAGE, _METADATA}.isdisjoint(names)):
+            return _read_rows(path, names, source)
+        if not is_pairs(names):
+            refuse_picture_columns(path, names)
             texts = tuple(read_texts(path))
             return Documents(str(path), tuple(str(row) for row in range(len(texts))), texts)
-    return _of_set(str(name))
+    return _of_set(str(name), source)
 
 
 def _refuse_other_side(path: Path) -> None:
@@ -155,11 +167,15 @@ def _refuse_other_side(path: Path) -> None:
     raise InputError(f"{path} holds judgements, and the candidates are in {corpus}: give the folder, {folder}")
 
 
-def _of_set(name: str) -> Documents:
+def _of_set(name: str, source: PictureSource) -> Documents:
+    given = {} if source.root is None else {"image_root": str(source.root)}
     try:
-        data, _ = load_to_judge(DataConfig.read({"name": name}, source="index"), seed=0)
+        data, _ = load_to_judge(DataConfig.read({"name": name, **given}, source="index"), seed=0)
     except BadRowsError as error:
-        raise error.advising("repair these rows, or take them out") from None
+        problems = [advising(problem, _ADVICE) for problem in error.problems]
+        raise BadRowsError(error.where, problems, way_out="repair these rows, or take them out") from None
+    except InputError as error:
+        raise InputError(advising(str(error), _ADVICE).replace("data.image_root", "image_root")) from None
     judged: Judged | None = data.test or data.dev
     pairs = judged or data.train
     if pairs is None:
@@ -168,105 +184,33 @@ def _of_set(name: str) -> Documents:
     return Documents(data.name, corpus.ids, corpus.contents, queries=tuple(dict.fromkeys(pairs.queries)), notes=data.notes)
 
 
-def _with_queries(documents: Documents, path: Path | None) -> Documents:
+def _with_queries(documents: Documents, path: Path | None, source: PictureSource) -> Documents:
     if path is None:
         return documents
-    queries = tuple(dict.fromkeys(read_texts(path)))
+    queries = tuple(dict.fromkeys(read_queries(path, pictures=source)))
     return Documents(documents.source, documents.ids, documents.contents, documents.metadata, queries, documents.notes)
 
 
-def column_names(path: Path) -> list[str]:
-    """The names of the columns of a text format that has names; none of other files."""
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix == ".jsonl":
-        names = [name for _, record in islice(read_json_lines(path), 1) for name in record]
-        # A corpus whose first row has lost its id is still a corpus: as bare texts its rows would get other ids in silence.
-        known = "_id" in names or _PAIR in names
-        return names if known or not any("_id" in record for _, record in read_json_lines(path)) else [*names, "_id"]
-    if suffix in (".csv", ".tsv"):
-        rows = islice(read_table(path, delimiter="," if suffix == ".csv" else "\t"), 1)
-        return [cell.strip() for _, cells in rows for cell in cells]
-    return []
-
-
-def _read_corpus(path: Path) -> Documents:
-    ids: dict[str, int] = {}
+def _read_rows(path: Path, names: list[str], source: PictureSource) -> Documents:
+    """Rows of `image`, `text` or both, and `metadata`; `_id` where there is such a column, else row numbers."""
+    ids: dict[str, str] = {}
     contents: list[Content] = []
     metadata: list[Mapping[str, Scalar]] = []
     skipped: Counter[str] = Counter()
-    for line, record in read_json_lines(path):
-        key: Any = record.get("_id")
+    for place, record in named_rows(path):
+        key: Any = record.get(ID) if ID in names else str(len(contents))
         if (problem := text_problem(key)) is not None:
-            raise InputError(f"{path}, line {line}, column _id: expected a text, got {key!r:.60}: it {problem}")
-        if ids.setdefault(key, line) != line:
-            raise InputError(f"{path}, line {line}, column _id: {key!r} stands there twice (line {ids[key]}): ids must be distinct")
-        contents.append(_content(record, home=path.parent, where=f"{path}, line {line}"))
-        metadata.append(_flat(record.get("metadata"), skipped))
+            raise InputError(f"{path}, {place}, column _id: expected a text, got {key!r:.60}: it {problem}")
+        if ids.setdefault(key, place) != place:
+            raise InputError(f"{path}, {place}, column _id: {key!r} stands there twice ({ids[key]}): ids must be distinct")
+        contents.append(checked_content(record, path=path, place=place, source=source, advice=_ADVICE))
+        metadata.append(_flat(record.get(_METADATA), skipped))
     if not ids:
-        raise InputError(f"{path} holds no usable row: expected one JSON object per line with _id and text")
+        raise InputError(
+            f"{path} holds no usable row: expected {'an _id and a text' if ID in names else 'a text'} or a picture in every row"
+        )
     notes = [f"metadata {name!r} of {count:,} rows is no text, number or truth value: left out" for name, count in skipped.items()]
     return Documents(str(path), tuple(ids), tuple(contents), tuple(metadata) if any(metadata) else (), notes=tuple(notes))
-
-
-def _read_pictured(path: Path) -> Documents:
-    """Rows of `image`, `text` or both, of a jsonl, csv or tsv file; `_id` where there is such a column, else row numbers."""
-    ids: dict[str, int] = {}
-    contents: list[Content] = []
-    for line, record in _named_rows(path):
-        key = record.get("_id", str(len(contents)))
-        if (problem := text_problem(key)) is not None:
-            raise InputError(f"{path}, line {line}, column _id: expected a text, got {key!r:.60}: it {problem}")
-        if ids.setdefault(key, line) != line:
-            raise InputError(f"{path}, line {line}, column _id: {key!r} stands there twice (line {ids[key]}): ids must be distinct")
-        contents.append(_content(record, home=path.parent, where=f"{path}, line {line}"))
-    if not ids:
-        raise InputError(f"{path} holds no usable row: expected the path of a picture, or a text, in every row")
-    return Documents(str(path), tuple(ids), tuple(contents))
-
-
-def _named_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix == ".jsonl":
-        yield from read_json_lines(path)
-        return
-    rows = read_table(path, delimiter="," if suffix == ".csv" else "\t")
-    names = [cell.strip() for cell in next(rows)[1]]
-    for line, cells in rows:
-        if len(cells) != len(names):
-            raise InputError(f"{path}, line {line}: {len(cells)} cells for {len(names)} columns: quote cells that hold a delimiter")
-        yield line, dict(zip(names, cells, strict=True))
-
-
-def _content(record: Mapping[str, Any], *, home: Path, where: str) -> Content:
-    """The candidate of a row: its picture, its text, or both."""
-    name = record.get(_IMAGE)
-    if name is None or name == "":
-        return _joined(record, where=where)
-    at = f"{where}, column {_IMAGE}"
-    path = resolve_picture(name, root=home, where=at)
-    try:
-        picture = Picture.of_file(path, name=name)
-        picture.open()  # a picture that no model can read is told before any is encoded
-    except PictureError as error:
-        raise InputError(f"{at}: {error}") from None
-    lone = all(record.get(column) in (None, "") for column in ("title", _TEXT))
-    try:
-        return compose(None if lone else _joined(record, where=where), (picture,))
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def _joined(record: Mapping[str, Any], *, where: str) -> str:
-    """Title and text as one, as `data.beir` joins them: the hash of the same corpus is the same, whoever read it."""
-    title, text = record.get("title"), record.get("text")
-    has_title = title is not None and not (isinstance(title, str) and not has_visible(title))
-    if has_title and (problem := text_problem(title)) is not None:
-        raise InputError(f"{where}, column title: {problem}; repair or drop that row")
-    if text in (None, "") and has_title:
-        return str(title)
-    if (problem := text_problem(text)) is not None:
-        raise InputError(f"{where}, column text: {'is missing' if 'text' not in record else problem}; repair or drop that row")
-    return f"{title} {text}" if has_title else str(text)
 
 
 def _flat(metadata: Any, skipped: Counter[str]) -> dict[str, Scalar]:

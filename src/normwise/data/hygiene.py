@@ -148,10 +148,10 @@ class _Findings:
 
 def _modalities(data: RetrievalData) -> dict[str, dict[str, int]]:
     parts = _parts(data)
-    counts: dict[str, dict[str, int]] = {f"{split} queries": dict(count_modalities(part.queries)) for split, part in parts}
+    counts: dict[str, dict[str, int]] = {f"{split} queries": {**count_modalities(part.queries)} for split, part in parts}
     corpora = {id(part.corpus): part.corpus for _, part in parts}
     for number, corpus in enumerate(corpora.values()):
-        counts["candidates" if not number else f"candidates {number + 1}"] = dict(count_modalities(corpus.contents))
+        counts["candidates" if not number else f"candidates {number + 1}"] = {**count_modalities(corpus.contents)}
     return {} if all(set(kinds) <= {"text"} for kinds in counts.values()) else counts
 
 

@@ -70,10 +70,9 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
 
 
 def _refuse_picture_settings(config: DataConfig) -> None:
-    """Settings of pictures apply where rows name pictures: built-in sets and BEIR folders bring theirs, or have none."""
+    """Settings of pictures apply where rows name pictures: built-in sets bring theirs, or have none."""
     given = [name for name, value in (("image_root", config.image_root), ("background", config.background)) if value not in (None, "white")]
-    path = user_path(config.name, what="data")
-    if given and (config.name in BUILTIN or (kind_of(path) == "folder" and is_beir(path))):
+    if given and config.name in BUILTIN:
         raise InputError(f"data.{given[0]} belongs to files of named columns with pictures: leave it out for {config.name!r}")
 
 
@@ -106,7 +105,7 @@ def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Se
     if kind_of(path) == "folder" and is_beir(path):
         if config.dev or config.test:
             raise InputError(f"{path} is a BEIR folder with qrels of its own: leave data.dev and data.test out")
-        return (*read_beir(path, on_bad_rows=config.on_bad_rows), None)
+        return (*read_beir(path, on_bad_rows=config.on_bad_rows, pictures=picture_source(config)), None)
     if kind_of(path) == "folder" and (layout := mmeb_layout(path)) is not None:
         return _mmeb(path, layout, config), frozenset(), None
     return _of_parts(_read_parts(path, config), config)

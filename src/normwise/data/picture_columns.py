@@ -133,12 +133,14 @@ class _Reader:
     def pictures(self, value: Any) -> tuple[Picture, ...]:
         if isinstance(value, list | tuple):
             return tuple(picture for item in value for picture in self.pictures(item))
-        if value is None or value == "" or (isinstance(value, Mapping) and not value.get("bytes") and not value.get("path")):
+        if value is None or value == "" or (isinstance(value, Mapping) and value.keys() <= {"bytes", "path"} and not any(value.values())):
             return ()
         return (self._picture(value),)
 
     def _picture(self, value: Any) -> Picture:
         if isinstance(value, Mapping):
+            if unknown := sorted(str(name) for name in value if name not in ("bytes", "path")):
+                raise InputError(f"expected bytes or path, got a dict of {', '.join(unknown)}")
             return self._picture(value["bytes"] if value.get("bytes") else value["path"])
         if isinstance(value, bytes | bytearray | memoryview):
             return Picture.of_bytes(bytes(value), name=self.where, background=self.background)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from normwise.core.errors import WorkError
-from normwise.data.opening import reading
+from normwise.data.opening import kind_of, reading
 from normwise.data.picture_decoding import MAX_PIXELS, WHITE, Color, PictureError, decode_picture, show_image
 
 if TYPE_CHECKING:
@@ -98,6 +98,10 @@ class Picture:
 
 
 def _bytes_of(path: Path, name: str) -> bytes:
+    kind = kind_of(path)
+    if kind in ("folder", "other"):
+        # A pipe would be waited for without end.
+        raise PictureError(name, f"is a {'folder' if kind == 'folder' else 'device, a pipe or a socket'}", "give a file")
     with reading(path):
         data = path.read_bytes()
     if not data:

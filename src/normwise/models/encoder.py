@@ -233,9 +233,10 @@ class Encoder:
         first: int = 0,
         on_error: OnError = "raise",
     ) -> np.ndarray:
-        checked = as_contents(contents, what="contents", first=first)
+        unreadable: dict[int, str] | None = {} if on_error == "skip" else None
+        checked = as_contents(contents, what="contents", first=first, unreadable=unreadable)
         bar = sys.stderr.isatty() if progress is None else progress
-        return encode_contents(
+        vectors = encode_contents(
             self.model,
             checked,
             prompt=self.model.prompts.get(role) or None,
@@ -246,6 +247,11 @@ class Encoder:
             what="contents",
             first=first,
         )
+        if unreadable:
+            vectors[list(unreadable)] = 0.0
+            told = "; ".join(list(unreadable.values())[:3])
+            warnings.warn(f"{len(unreadable)} contents could not be read and got the zero vector: {told}", UserWarning, stacklevel=3)
+        return vectors
 
 
 def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similarity:

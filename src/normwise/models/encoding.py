@@ -16,7 +16,7 @@ from sentence_transformers.util import batch_to_device, truncate_embeddings
 from tqdm.auto import trange
 
 from normwise.core.errors import InputError, WorkError
-from normwise.data.contents import Content, pictures_of
+from normwise.data.contents import Content, content_words, pictures_of
 from normwise.data.picture_decoding import PictureError
 from normwise.data.pictures import Picture
 from normwise.models.inputs import Group, group_contents, model_input, put_together, ready
@@ -28,8 +28,10 @@ _SHOWN = 5
 
 @dataclass
 class _Skipped:
-    """Pictures that could not be opened, and the contents that had them."""
+    """Pictures that could not be opened, and the contents that had them; what messages call these, and their first number."""
 
+    what: str
+    first: int
     owners: set[int] = field(default_factory=set)
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -81,7 +83,7 @@ def encode_contents(
         raise InputError("the model does not tell its width: it cannot encode")
     groups = group_contents(st, contents, what=what, first=first)
     settings: dict[str, Any] = {} if task is None else {"task": task}
-    skipped = _Skipped()
+    skipped = _Skipped(what, first)
     vectors = []
     for group in groups:
         if group.modality == "text":
@@ -92,7 +94,7 @@ def encode_contents(
     result = put_together(len(contents), vectors[0].shape[1] if vectors else width, groups, vectors)
     if skipped.owners:
         result[sorted(skipped.owners)] = 0.0
-        _tell(skipped, what)
+        _tell(skipped)
     return result
 
 
@@ -159,7 +161,8 @@ def _prepared(
             bad = [(int(row), found) for row, found in zip(rows, opened, strict=True) if isinstance(found, PictureError)]
             good = [(int(row), found) for row, found in zip(rows, opened, strict=True) if not isinstance(found, PictureError)]
             if bad and on_error == "raise":
-                raise bad[0][1]
+                row, error = bad[0]
+                raise PictureError(f"{error.name} ({skipped.what}[{skipped.first + int(group.owners[row])}])", error.problem, error.way_out)
             inputs = [model_input(st, group.inputs[row], images.__getitem__) for row, images in good]
             features = ready(st, inputs, prompt=prompt or None, **settings) if inputs else None
             return np.asarray([row for row, _ in good], dtype=np.int64), features, bad
@@ -181,6 +184,8 @@ def _open(content: Content, resized: Callable[[Any], Any] | None) -> dict[Pictur
         opened = {picture: picture.open() for picture in pictures_of(content)}
     except PictureError as error:
         return error
+    except (InputError, WorkError) as error:  # a file that is gone, or is another one by now
+        return PictureError(content_words(content), f"cannot be opened ({error})", "give the file that was meant")
     return opened if resized is None else {picture: resized(image) for picture, image in opened.items()}
 
 
@@ -198,11 +203,11 @@ def _checked(rows: np.ndarray, group: Group, *, width: int, what: str, first: in
     return rows
 
 
-def _tell(skipped: _Skipped, what: str) -> None:
+def _tell(skipped: _Skipped) -> None:
     named = [f"{name} {problem}" for name, problem in list(skipped.problems.items())[:_SHOWN]]
     more = f"; and {len(skipped.problems) - _SHOWN} more" if len(skipped.problems) > _SHOWN else ""
     warnings.warn(
-        f"{len(skipped.owners)} {what} have a picture that cannot be opened and got the zero vector: {'; '.join(named)}{more}",
+        f"{len(skipped.owners)} {skipped.what} have a picture that cannot be opened and got the zero vector: {'; '.join(named)}{more}",
         UserWarning,
         stacklevel=3,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +12,33 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
 
 from normwise.models.encoder import Encoder
+from normwise.models.inputs import reads
 from normwise.models.probe import PROBE_TEXTS
-from normwise.models.structure import backbone, path_of, pooling_name, text_config, token_limit
+from normwise.models.structure import backbone, path_of, pooling_name, reader, text_config, token_limit
 from normwise.models.tasks import Role, task_of
+from normwise.models.towers import tower_transformer
 
+# What an image processor does to a picture; what else it says changes with versions of libraries.
+_PREPARING = (
+    "do_resize",
+    "size",
+    "resample",
+    "do_center_crop",
+    "crop_size",
+    "do_rescale",
+    "rescale_factor",
+    "rescale_offset",
+    "do_normalize",
+    "include_top",
+    "image_mean",
+    "image_std",
+    "do_convert_rgb",
+    "min_pixels",
+    "max_pixels",
+    "patch_size",
+    "merge_size",
+    "temporal_patch_size",
+)
 _ROLES: tuple[Role, ...] = ("query", "document")
 # Settings of a transformer that change its answers and leave no trace in its weights.
 _DECISIVE = (
@@ -66,7 +89,29 @@ def _settings(st: SentenceTransformer) -> dict[str, Any]:
         "prompts": {role: _prompt(st, role) for role in _ROLES},
         "tasks": {role: task_of(st, role) for role in _ROLES},
         "tokenizer": _tokenizer(st),
+        **_pictures(st),
     }
+
+
+def _pictures(st: SentenceTransformer) -> dict[str, Any]:
+    """How pictures are read: what they are prepared with and through which modules they pass; nothing for a model of texts."""
+    if reads(st) == "texts":
+        return {}
+    vision: Any = tower_transformer(st, "vision")
+    if vision is None:
+        vision = reader(st)
+    processor = getattr(vision.processor, "image_processor", vision.processor)
+    configuration = vision.model.config.to_dict()
+    return {
+        "image processor": _some(processor.to_dict(), _PREPARING),
+        "vision": _some(configuration.get("vision_config") or configuration, (*_DECISIVE, "num_heads", "patch_size")),
+        "picture modules": [type(module).__name__ for module in path_of(st, "image")],
+        "chat template": getattr(vision.processor, "chat_template", None),
+    }
+
+
+def _some(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, str]:
+    return {name: repr(values[name]) for name in names if values.get(name) is not None}
 
 
 def _prompt(st: SentenceTransformer, role: Role) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
@@ -92,7 +92,7 @@ def group_contents(st: SentenceTransformer, contents: Sequence[Content], *, what
     ]
 
 
-def as_contents(values: Sequence[Input], *, what: str, first: int = 0) -> list[Content]:
+def as_contents(values: Sequence[Input], *, what: str, first: int = 0, unreadable: dict[int, str] | None = None) -> list[Content]:
     """What a person hands over as contents: texts stay texts, paths and open images become pictures.
 
     Args:
@@ -100,13 +100,30 @@ def as_contents(values: Sequence[Input], *, what: str, first: int = 0) -> list[C
             read in their order.
         what: what messages call them.
         first: the number of the first one in messages.
+        unreadable: receives, by place, the reason of every picture that cannot be read, whose content is then an empty
+            text; None raises at the first.
 
     Raises:
         InputError: one value in place of a list, or a value that is none of these; the message names its index.
     """
     if isinstance(values, str | bytes | PurePath | Picture | Interleaved):
         raise InputError(f"{what} must be a list, got one {type(values).__name__}: put it into a list")
-    return [_as_content(value, f"{what}[{first + place}]") for place, value in enumerate(values)]
+    if not isinstance(values, Iterable) or type(values).__module__.startswith("PIL."):
+        raise InputError(f"{what} must be a list, got one {type(values).__name__}: put it into a list")
+    contents: list[Content] = []
+    for place, value in enumerate(values):
+        try:
+            contents.append(_as_content(value, f"{what}[{first + place}]"))
+        except UnreadablePictureError as error:
+            if unreadable is None:
+                raise
+            unreadable[place] = str(error)
+            contents.append("")
+    return contents
+
+
+class UnreadablePictureError(InputError):
+    """A picture that a person handed over and that cannot be read."""
 
 
 def _as_content(value: Any, name: str) -> Content:
@@ -116,10 +133,11 @@ def _as_content(value: Any, name: str) -> Content:
         return value
     if isinstance(value, Picture | Interleaved):
         return value
-    if isinstance(value, PurePath):
-        return Picture.of_file(str(value), name=str(value))
-    if type(value).__module__.startswith("PIL."):
-        return Picture.of_image(value, name=name)
+    if isinstance(value, PurePath) or type(value).__module__.startswith("PIL."):
+        try:
+            return Picture.of_file(str(value), name=str(value)) if isinstance(value, PurePath) else Picture.of_image(value, name=name)
+        except InputError as error:
+            raise UnreadablePictureError(f"{name}: {error}") from None
     if isinstance(value, tuple | list) and value:
         parts = [_as_content(part, f"{name}[{place}]") for place, part in enumerate(value)]
         flat = tuple(part for content in parts for part in parts_of(content))

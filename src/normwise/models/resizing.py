@@ -36,8 +36,8 @@ def resizer(st: SentenceTransformer) -> Callable[[Any], Any] | None:
         A function of an open RGB picture; None where the processor does something else first, or is not known to do nothing else.
     """
     vision: Any = tower_transformer(st, "vision") if reads(st) == "towers" else None
-    processor = getattr(vision, "processor", None)
-    processor = getattr(processor, "image_processor", processor)
+    whole = getattr(vision, "processor", None)
+    processor: Any = getattr(whole, "image_processor", whole)
     if type(processor) not in _RESIZE_FIRST or not processor.do_resize or type(processor).resize is not PilBackend.resize:
         return None
     if any((getattr(vision, "processing_kwargs", None) or {}).get(part) for part in ("image", "common")):
@@ -47,7 +47,8 @@ def resizer(st: SentenceTransformer) -> Callable[[Any], Any] | None:
         return None
 
     def resized(picture: Any) -> Any:
-        wanted = _wanted(*picture.size, size)
+        width, height = picture.size
+        wanted = _wanted(width, height, size)
         return picture if picture.size == wanted else picture.resize(wanted, resample=processor.resample)
 
     return resized

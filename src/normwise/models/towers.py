@@ -142,6 +142,8 @@ def _is_open(gate: EfficientNetSqueezeExciteLayer) -> bool:
 def rest_frozen_towers(st: SentenceTransformer) -> tuple[str, ...]:
     """Put what is frozen into evaluation mode: no dropout, and running statistics (BatchNorm) that stay as they are.
 
+    Statistics of batches (BatchNorm) stay those of pre-training also where their tower is trained.
+
     Frozen vision towers and projectors rest, also in part; a frozen text tower rests as a whole or not at all, so that adapters
     on it train with its dropout as ever. Nothing changes in a model of texts alone. `st.train()` wakes everything up, so call this
     after each such call.
@@ -155,6 +157,10 @@ def rest_frozen_towers(st: SentenceTransformer) -> tuple[str, ...]:
     parts = parts_of_model(st)
     if "vision" not in parts.values():
         return ()
+    for module in st.modules():
+        # Trained or not: a batch may hold one picture, of which there are no statistics, and those of texts beside it differ.
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
     awake = {name for name, parameter in st.named_parameters() if parameter.requires_grad}
     resting = {"vision", "projector", "unused"}
     if not any(parts[name] == "text" for name in awake):

@@ -71,7 +71,7 @@ def embed_columns(model: nn.Module, sentence_features: Sequence[Features], label
     if groups is None:
         rows = [_content(f, e) for f, e in zip(features, embeddings, strict=True)]
     else:
-        rows = _told_contents(labels.get("contents"), embeddings)
+        rows = _told_contents(None if labels is None else labels.get("contents"), embeddings)
     return Columns(
         queries=embeddings[0],
         candidates=candidates,

@@ -38,6 +38,7 @@ def build_index(
     vectors: str | Path | np.ndarray | None = None,
     ids: str | Path | Sequence[str] | None = None,
     queries: str | Path | np.ndarray | Sequence[str] | None = None,
+    image_root: str | Path | None = None,
     overwrite: bool = False,
     batch_size: int = 64,
     log: Callable[[str], None] | None = None,
@@ -53,9 +54,10 @@ def build_index(
             Flat fields of `metadata` in corpus.jsonl become filters.
         vectors: in place of a model, a `.npy` file or array (N, D) of raw vectors.
         ids: of bare vectors, a list or a file with one per line; None takes those of `data`, else row numbers.
-        queries: real queries for the self-test: a list of texts or pictures, or a file of texts, for a model, vectors (a `.npy`
-            file or array) else. None takes those that come with `data` for a model, and else makes some from the candidates. At
-            most 400 are used.
+        queries: real queries for the self-test: a list of texts or pictures, or a file of texts or of columns `text` and
+            `image`, for a model, vectors (a `.npy` file or array) else. None takes those that come with `data` for a model, and
+            else makes some from the candidates. At most 400 are used.
+        image_root: the folder that paths of pictures in `data` begin at, and that none may leave; None is the folder of the file.
         overwrite: replace an index at `out`; nothing else is ever replaced.
         batch_size: texts per forward pass.
         log: takes a line of words for each thing done.
@@ -78,18 +80,20 @@ def build_index(
         (3, 1.0)
     """
     start, say = time.perf_counter(), log or (lambda _: None)
+    if image_root is not None and data is None:
+        raise InputError("image_root is of the pictures that data names: give data too, or leave it out")
     _check_out(out, overwrite=overwrite)
     _need_engine(settings.get("engine", "faiss"))
     if vectors is not None:
         _check_bare(model, settings)
         config = IndexConfig.read(settings, source="build_index")
         asked, own, name = query_vectors(queries), UNKNOWN, ""
-        made = nullcontext(given_rows(vectors, ids=ids, data=data))
+        made = nullcontext(given_rows(vectors, ids=ids, data=data, image_root=image_root))
     else:
         if model is None or data is None:
             raise InputError("an index is built of a model and data, or of vectors: give model and data, or vectors and similarity")
         _check_encoded(ids, settings)
-        documents = read_documents(data)
+        documents = read_documents(data, image_root=image_root)
         with naming(documents.source):
             check_beside(documents.ids, texts=documents.texts, metadata=documents.metadata or None)
         encoder = open_encoder(model)

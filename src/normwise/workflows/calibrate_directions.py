@@ -42,6 +42,16 @@ def direction(query: Modality, candidate: Modality) -> str:
     return f"{query} -> {candidate}"
 
 
+def task_in(task: str, name: str) -> str:
+    """What a task of several directions is called in one of them.
+
+    Example:
+        >>> task_in("find", "text -> image")
+        'find: text -> image'
+    """
+    return f"{task}: {name}"
+
+
 class DirectedCalibration(Record):
     """The calibration of one direction, or of one task of that direction."""
 
@@ -93,17 +103,19 @@ class CalibrationSet(Record):
 
         Args:
             wanted: the direction.
-            task: which task, where several share the direction.
+            task: which task, where several share the direction; of a task of several directions its bare name is enough.
 
         Example:
             `calibrations.of("image -> text")`
         """
-        found = [each for each in self.calibrations if each.direction == wanted and task in (None, each.task)]
+        here = [each for each in self.calibrations if each.direction == wanted]
+        names = (wanted,) if task is None else (task, task_in(task, wanted))
+        found = here if task is None else next((some for name in names if (some := [each for each in here if each.task == name])), [])
         if len(found) == 1:
             return found[0].calibration
         if found:
             return f"calibrated for {wanted} by task ({', '.join(each.task for each in found)}): name the task"
-        why = self.refused.get(task or wanted, "")
+        why = next((self.refused[name] for name in names if name in self.refused), "")
         asked = wanted if task is None else f"{wanted}, task {task!r}"
         return f"calibrated for {self.known} only, and this is {asked}" + (f" ({why})" if why else "")
 
@@ -193,7 +205,7 @@ def divide(material: Material, asked: Asked, *, seed: int) -> list[Part]:
     for (name, task), rows in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
         at = np.asarray(rows, dtype=np.int64)
         some = asked.subset(at)
-        called = f"{task}: {name}" if task in several else task
+        called = task_in(task, name) if task in several else task
         parts.append(Part(name, called, _material_of(material, some, at, seed=seed), some))
     return parts
 

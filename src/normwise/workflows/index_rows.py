@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normwise.core.errors import InputError
-from normwise.data.documents import Documents, Scalar, column_names, read_documents
+from normwise.data.document_rows import column_names, read_queries
+from normwise.data.documents import Documents, Scalar, read_documents
 from normwise.data.opening import user_path
 from normwise.data.text_files import read_texts
 from normwise.data.vectors import load_vectors
@@ -55,7 +56,13 @@ def encoded_rows(encoder: Encoder, documents: Documents, *, batch_size: int) -> 
         yield Rows(documents.ids, vectors, documents.texts, lengths, documents.metadata or None, documents.notes)
 
 
-def given_rows(vectors: str | Path | np.ndarray, *, ids: str | Path | Sequence[str] | None, data: str | Path | None) -> Rows:
+def given_rows(
+    vectors: str | Path | np.ndarray,
+    *,
+    ids: str | Path | Sequence[str] | None,
+    data: str | Path | None,
+    image_root: str | Path | None = None,
+) -> Rows:
     """Take bare vectors, named by `ids`, by the documents of `data`, or by their row numbers.
 
     Raises:
@@ -71,7 +78,7 @@ def given_rows(vectors: str | Path | np.ndarray, *, ids: str | Path | Sequence[s
             f"vectors are a {type(given).__name__} of shape {np.shape(given)}; expected an array (N, D), or a .npy file of one"
         )
     count = given.shape[0]
-    documents = None if data is None else read_documents(data)
+    documents = None if data is None else read_documents(data, image_root=image_root)
     if documents is not None and len(documents) != count:
         raise InputError(
             f"{documents.source} holds {len(documents):,} documents, and vectors {count:,} rows: expected one each, in the same order"
@@ -117,7 +124,7 @@ def encoded_queries(encoder: Encoder, queries: Any, documents: Documents, *, see
 
     Args:
         encoder: of the index.
-        queries: texts or pictures, a file of texts, or vectors; None takes those that came with the documents.
+        queries: texts or pictures, a file of them, or vectors; None takes those that came with the documents.
         documents: of the index.
         seed: of the draw.
         batch_size: texts per forward pass.
@@ -127,7 +134,7 @@ def encoded_queries(encoder: Encoder, queries: Any, documents: Documents, *, see
     """
     if isinstance(queries, np.ndarray) or str(queries).lower().endswith(".npy"):
         return query_vectors(queries)
-    asked = documents.queries if queries is None else read_texts(queries) if isinstance(queries, str | Path) else list(queries)
+    asked = documents.queries if queries is None else read_queries(queries) if isinstance(queries, str | Path) else list(queries)
     if not asked:
         return None
     if len(asked) > MOST_QUERIES:
