@@ -192,7 +192,7 @@ def evaluate(
     context: typer.Context,
     model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="A built-in set, a BEIR folder, a file of named columns, or an MMEB folder.")
+        str | None, typer.Option("--data", help="A built-in set, a BEIR or MMEB folder, a file of named columns, or a training config.")
     ] = None,
     vectors: Annotated[
         tuple[Path, Path] | None, typer.Option("--vectors", metavar="QUERIES.npy CANDIDATES.npy", help="Bare vectors in place of a model.")
@@ -294,7 +294,7 @@ def data_export(
 @data_app.command("check", epilog="Example: normwise data check data/my-code")
 def data_check(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(help="A BEIR folder, a file of named columns or a built-in set.")],
+    path: Annotated[str, typer.Argument(help="A BEIR folder, a file of named columns, a built-in set or a training config.")],
     model: Annotated[str | None, typer.Option("--model", help="Also count texts longer than this encoder reads.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -34,7 +34,8 @@ def mount(app: typer.Typer) -> None:
 def calibrate(
     context: typer.Context,
     data: Annotated[
-        str | None, typer.Option("--data", help="Judged queries: a built-in set, a BEIR folder or a file of named columns.")
+        str | None,
+        typer.Option("--data", help="Judged queries: a built-in set, a BEIR folder, a file of named columns or a training config."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", help="A saved model, a sentence-transformers folder or a hub id.")] = None,
     vectors: Annotated[

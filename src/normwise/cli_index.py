@@ -133,6 +133,9 @@ def add(
     ] = None,
     ids: Annotated[Path | None, typer.Option("--ids", help="Ids of --vectors, one per line.")] = None,
     model: Model = None,
+    image_root: Annotated[
+        Path | None, typer.Option("--image-root", help="What paths of pictures in --data begin at; without it the folder of the file.")
+    ] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -141,7 +144,7 @@ def add(
     def work() -> Record:
         from normwise.workflows.change_index import add_to_index
 
-        return add_to_index(index, data=data, vectors=vectors, ids=ids, model=model, url=url)
+        return add_to_index(index, data=data, vectors=vectors, ids=ids, model=model, image_root=image_root, url=url)
 
     cli_work.do(context, work, lambda report: show_index(report, done="added"), as_json=as_json)
 

@@ -287,7 +287,7 @@ def test_pictures_elsewhere_need_their_root_and_the_message_names_the_option(tmp
     (tmp_path / "rows").mkdir()
     path = write_lines(tmp_path / "rows" / name, [row | ({"_id": "x"} if name == "corpus.jsonl" else {})])
     source = path.parent if name == "corpus.jsonl" else path
-    with pytest.raises(InputError, match=r"leads out of .*: give `normwise index build` --image-root, a folder that holds all") as refused:
+    with pytest.raises(InputError, match=r"leads out of .*: give --image-root, a folder that holds all") as refused:
         read_documents(source)
     assert "data.image_root" not in str(refused.value)
     row = json.loads(path.read_text())

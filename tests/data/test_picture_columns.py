@@ -100,7 +100,8 @@ def test_a_picture_that_cannot_be_decoded_is_told_before_any_work_or_dropped_wit
     names = ["pics/1.png", "pics/cut.png", "pics/2.png", "pics/empty.png"]
     path = write(folder, [{"query": name, "positive_image": name} for name in names])
     with pytest.raises(
-        BadRowsError, match=r"row 2, column positive: picture pics/cut.png is cut off or damaged .*; row 4, column positive_image: .*empty"
+        BadRowsError,
+        match=r"row 2, column positive_image: picture pics/cut.png is cut off or damaged .*; row 4, column positive_image: .*empty",
     ):
         read_pair_file(path, on_bad_rows="refuse")
     rows = read_pair_file(path, on_bad_rows="drop")
@@ -218,3 +219,16 @@ def test_a_picture_that_is_asked_about_is_no_answer_elsewhere(folder):
         answers = part.positives if part is data.train else [row for grades in part.relevance for row in grades]
         mine |= {picture.digest for picture in iter_pictures(tuple(part.corpus.contents[row] for row in answers))}
     assert sum(map(len, seen)) == len(set.union(*seen)) == 12
+
+
+def test_a_dict_of_other_keys_is_no_picture_left_out(folder):
+    path = write(folder, [{"query": "a", "query_image": {"file": "pics/1.png"}, "positive": "b"}, {"query": "c", "positive": "d"}])
+    with pytest.raises(BadRowsError, match="row 1, column query_image: expected bytes or path, got a dict of file"):
+        read_pair_file(path, on_bad_rows="refuse")
+
+
+def test_rows_that_are_dropped_are_counted_by_column_and_not_by_file(folder):
+    names = ["pics/1.png", *(f"pics/absent{n}.png" for n in range(30))]
+    (folder / "pics" / "bad.png").write_bytes(b"junk")
+    path = write(folder, [{"query": name, "positive_image": name} for name in (*names, "pics/bad.png")])
+    assert read_pair_file(path, on_bad_rows="drop").dropped == {"positive_image has a picture that cannot be used": 31}

@@ -167,7 +167,7 @@ class TestRefused:
     def test_a_text_model_as_vision_and_a_folder_that_is_not_there(self, text, tmp_path):
         with pytest.raises(InputError, match=r"reads text and gives token_embeddings: choose a vision backbone"):
             build_dual_encoder(text, tmp_path / "text", dimensions=4)
-        with pytest.raises(InputError, match=r"vision model '.*nothing' could not be opened: .*; give the folder or hub id of a model"):
+        with pytest.raises(InputError, match=r"vision model '.*nothing' is no folder here: give the folder of a vision model"):
             build_dual_encoder(text, tmp_path / "nothing", dimensions=4)
 
     def test_a_model_of_two_towers_on_either_side(self, text, vision, tmp_path):

@@ -169,6 +169,18 @@ def test_what_is_named_is_trained_and_the_gates_never(unfreeze):
     assert set(names) <= trained
 
 
+def test_a_trained_vision_tower_takes_a_batch_with_one_picture_and_keeps_its_statistics(data, tmp_path):
+    st = dual()
+    before = {name: value.clone() for name, value in st.state_dict().items()}
+    mixed = np.asarray(data.train.tasks)
+    rows = np.concatenate([np.flatnonzero(mixed == "i2t")[:1], np.flatnonzero(mixed == "t2i")[:1]])
+    run = StageRun(pairs=data.train, plan=lambda stage, batches, seed: (rows,) * batches, seed=0)
+    train_stage(st, stage(unfreeze=("vision", "head"), batch_size=2), run, tmp_path)
+    moved = {name for name, value in st.state_dict().items() if not torch.equal(value, before[name])}
+    assert any(".image.0." in name for name in moved)
+    assert not any("running" in name or "num_batches" in name for name in moved)
+
+
 def test_what_no_content_passes_through_is_frozen():
     st = dual()
     set_trainable(st, stage(), modalities=frozenset({"image"}))

@@ -1,5 +1,7 @@
 """Hit lists: exact under every similarity, with hidden answers passed over, judged, and with what is known of candidates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -204,3 +206,17 @@ def test_widths_that_differ_are_refused():
     queries, candidates, asked = world()
     with pytest.raises(InputError, match="query vectors have 5 dimensions, candidate vectors 4"):
         search_vectors(queries, candidates[:, :4], asked, similarity=Similarity.DOT, depth=None)
+
+
+def test_queries_of_a_task_search_its_candidates_only():
+    queries, candidates, asked = world(queries=8)
+    pools = {"a": tuple(range(0, 30)), "b": tuple(range(25, 40))}
+    corpus = replace(asked.judged.corpus, pools=pools)
+    tasks = tuple("ab"[row % 2] for row in range(8))
+    judged = replace(asked.judged, corpus=corpus, tasks=tasks, relevance=tuple({pools[task][row]: 1.0} for row, task in enumerate(tasks)))
+    found, _ = search_vectors(queries, candidates, replace(asked, judged=judged), similarity=Similarity.DOT, depth=None)
+    assert found.depth == 15  # the smallest of the tasks
+    scores = queries.astype(np.float64) @ candidates.astype(np.float64).T
+    for row, task in enumerate(tasks):
+        pool = np.asarray(pools[task])
+        assert found.rows[row].tolist() == pool[np.argsort(-scores[row, pool], kind="stable")[:15]].tolist()

@@ -218,6 +218,11 @@ def test_pictures_join_an_index_of_pictures_and_none_of_texts(shop, model, tmp_p
     assert add_to_index(tmp_path / "index", data=tmp_path / "new.csv").candidates == 5
     with Searcher.open(tmp_path / "index") as searcher:
         assert searcher.search([tmp_path / "new.png"], k=1).ids[0, 0] == "new"
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "more.csv").write_text("_id,image\nmore,new.png\n")
+    with pytest.raises(InputError, match=r"new\.png. does not exist in .*lists"):
+        add_to_index(tmp_path / "index", data=tmp_path / "lists" / "more.csv")
+    assert add_to_index(tmp_path / "index", data=tmp_path / "lists" / "more.csv", image_root=tmp_path).candidates == 6
     (tmp_path / "texts.txt").write_text("one\ntwo\n")
     build_index(tmp_path / "texts", model=model, data=tmp_path / "texts.txt")
     with pytest.raises(InputError, match=r"new\.csv holds pictures, and the index, built of texts alone.*build the index anew"):
@@ -276,7 +281,7 @@ def test_the_command_takes_a_file_of_pictures_and_the_folder_that_they_stand_in(
     build = ("index", "build", "--model", model, "--data", tmp_path / "rows.jsonl", "--out", tmp_path / "index")
     refused = run(*build)
     assert refused.exit_code == 2
-    assert "give `normwise index build` --image-root" in " ".join(refused.stderr.split())
+    assert "give --image-root" in " ".join(refused.stderr.split())
     made = run(*build, "--image-root", shop, "--queries", shop / "asked.jsonl", "--json")
     assert (made.exit_code, json.loads(made.stdout)["candidates"]) == (0, 2)
     with pytest.raises(InputError, match="image_root is of the pictures that data names"):

@@ -310,8 +310,14 @@ def _decodable(kept: list[tuple[int, dict[str, Any]]]) -> tuple[list[tuple[int, 
         if found is None:
             good.append((number, row))
         else:
-            problems.append((number, *found))
+            column, problem = found
+            problems.append((number, _beside(column), problem))
     return good, problems
+
+
+def _beside(column: str) -> str:
+    """The column of the pictures that stand beside the texts of a column."""
+    return column.replace("negatives", PICTURE_LIST) if column.startswith("negatives") else f"{column}_image"
 
 
 def _contents(row: Mapping[str, Any]) -> Iterator[tuple[str, Content]]:

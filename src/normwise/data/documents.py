@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
 from normwise.data.beir_contents import IMAGE, advising
 from normwise.data.beir_layout import CORPUS, QUERIES, beir_file, beir_home
@@ -22,12 +21,13 @@ from normwise.data.load import load_to_judge
 from normwise.data.opening import kind_of, user_path
 from normwise.data.picture_columns import PictureSource
 from normwise.data.sets import Judged
+from normwise.data.settings import CONFIGS, data_settings
 from normwise.data.text_files import read_texts
 from normwise.data.texts import text_problem
 
 Scalar = str | int | float | bool
 _METADATA = "metadata"
-_ADVICE = "give `normwise index build` --image-root, a folder that holds all pictures, or put them into the folder of the file"
+_ADVICE = "give --image-root, a folder that holds all pictures, or put them into the folder of the file"
 _STORED = re.compile(r" \{(image|text\+image) sha256 [0-9a-f]{64}\}\Z")
 
 
@@ -110,7 +110,8 @@ def read_documents(name: str | Path, *, image_root: str | Path | None = None) ->
 
     Args:
         name: a built-in set; a BEIR folder, whose corpus.jsonl is read (judgements are not needed) and whose queries.jsonl
-            gives the queries; a file like corpus.jsonl, in jsonl, csv, tsv or parquet; a file of pairs, whose distinct
+            gives the queries; a training config, whose data are
+            taken; a file like corpus.jsonl, in jsonl, csv, tsv or parquet; a file of pairs, whose distinct
             positives and negatives are the candidates; or a file of texts, or of named columns `text` and `image`, whose ids
             are then row numbers from 0. An `image` is a path inside the folder of the file; beside a text both are one
             candidate.
@@ -140,6 +141,8 @@ def _read(name: str | Path, source: PictureSource) -> Documents:
     kind = None if str(name) in BUILTIN else kind_of(path)
     if kind == "folder" and (corpus := beir_file(path, CORPUS)) is not None:
         return _with_queries(_read_rows(corpus, [ID], source), beir_file(path, QUERIES), source)
+    if kind == "file" and path.suffix.lower() in CONFIGS:
+        return _of_set(str(name), source)
     if kind == "file":
         _refuse_other_side(path)
     if kind == "file" or (kind is None and (is_pair_file(path) or path.suffix == ".txt")):
@@ -170,7 +173,7 @@ def _refuse_other_side(path: Path) -> None:
 def _of_set(name: str, source: PictureSource) -> Documents:
     given = {} if source.root is None else {"image_root": str(source.root)}
     try:
-        data, _ = load_to_judge(DataConfig.read({"name": name, **given}, source="index"), seed=0)
+        data, _ = load_to_judge(data_settings(name, source="index", **given), seed=0)
     except BadRowsError as error:
         problems = [advising(problem, _ADVICE) for problem in error.problems]
         raise BadRowsError(error.where, problems, way_out="repair these rows, or take them out") from None

@@ -145,6 +145,8 @@ class _Reader:
         if isinstance(value, bytes | bytearray | memoryview):
             return Picture.of_bytes(bytes(value), name=self.where, background=self.background)
         if isinstance(value, str):
+            if self.root is None and "://" in value:
+                raise InputError(f"{value!r:.60} is a URL: download the picture first, and give its file")
             if self.root is None:
                 raise InputError(
                     f"{value!r:.60} is a path, and these rows come from no file: set data.image_root to the folder of the pictures"

@@ -153,7 +153,7 @@ def _pillow() -> Any:
 
 
 def _smaller(max_pixels: int) -> str:
-    return f"make it smaller, or raise max_pixels above {max_pixels:,} if you trust it"
+    return f"make it smaller (normwise reads up to {max_pixels:,} pixels)"
 
 
 def _check_header(opened: Any, name: str, max_pixels: int) -> None:

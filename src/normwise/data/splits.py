@@ -79,8 +79,8 @@ def hold_out_rows(
         words = "split by query and source only, since shared positives join almost all rows: held-out positives may be known from training"
         return chosen, f"{words} (seed {seed}; {shares})"
     raise InputError(
-        f"{where}: {len(queries)} rows cannot be split into training and {parts} held-out set(s) without sharing a query: "
-        "give data.dev and data.test files of their own, or more rows"
+        f"{where}: {len(queries)} rows cannot be split into training and {parts} held-out set(s) without sharing a query, a picture or a "
+        "source: give data.dev and data.test files of their own, or more rows"
     )
 
 

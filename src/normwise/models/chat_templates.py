@@ -78,6 +78,7 @@ def set_chat_template(st: SentenceTransformer, template: str) -> None:
             raise InputError(
                 f"chat template {template!r} is neither a name nor Jinja source: {near_names(template, [*CHAT_TEMPLATES, OWN])}"
             )
+        _check_syntax(source)
         _check_tokens(module, source)
         module.processor.chat_template = source
         # A folder has one template: the tokenizer's, saved first, would otherwise come back beside it.
@@ -89,6 +90,15 @@ def set_chat_template(st: SentenceTransformer, template: str) -> None:
         module.input_formatter.supported_modalities = list(module.modality_config)
     pooling.pooling_mode = "lasttoken"
     pooling.pooling_output_dimension = pooling.embedding_dimension
+
+
+def _check_syntax(source: str) -> None:
+    from jinja2 import Environment, TemplateError
+
+    try:
+        Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
+    except TemplateError as error:
+        raise InputError(f"the chat template is no Jinja source: {error}; choose {OWN}, {', '.join(CHAT_TEMPLATES)}, or mend it") from None
 
 
 def _message_parts(st: SentenceTransformer, template: str) -> tuple[Any, Pooling]:

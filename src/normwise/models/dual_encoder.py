@@ -14,6 +14,7 @@ from torch import nn
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
+from normwise.data.opening import kind_of, user_path
 from normwise.models.structure import foreign_modules, strip_normalize
 from normwise.models.weights import checked_weights
 
@@ -83,6 +84,8 @@ def build_dual_encoder(
 
 
 def _vision_tower(name: str, image_size: int | None) -> tuple[Any, int]:
+    if name.startswith((".", "/", "~")) and kind_of(user_path(name, what="vision model")) != "folder":
+        raise InputError(f"vision model {name!r} is no folder here: give the folder of a vision model, a hub id, or efficientnet-lite0")
     try:
         with checked_weights(name):
             tower: Any = Transformer(name)

@@ -19,9 +19,10 @@ from normwise.data.clusters import components
 from normwise.data.columns import BadRowsError
 from normwise.data.contents import sameness
 from normwise.data.lines import read_lines
-from normwise.data.load import load_data, load_to_judge
+from normwise.data.load import load_data, load_to_judge, picture_source
 from normwise.data.opening import kind_of, user_path
 from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
+from normwise.data.settings import data_settings
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.workflows.calibrate_frequency import query_frequency
@@ -213,11 +214,11 @@ def _loaded(data: str | Path | RetrievalData | Judged, limits: dict[str, Any], *
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
     if not isinstance(data, str | Path):
         return cut(data, DataConfig.read({"name": data.name, **limits}, source="calibrate"), seed=seed), []
-    config = DataConfig.read({"name": str(data), **limits}, source="calibrate")
-    path = user_path(data, what="data")
+    config = data_settings(data, source="calibrate", **limits)
+    path = user_path(config.name, what="data")
     if config.name not in BUILTIN and kind_of(path) == "folder" and is_beir(path):
         # As the folder says: nothing is split off training pairs, which a model may have learned by heart.
-        found, _ = read_beir(path, on_bad_rows="refuse")
+        found, _ = read_beir(path, on_bad_rows="refuse", pictures=picture_source(config))
         if found.dev is not None or found.test is not None:
             return cut(found, config, seed=seed), []
         return load_data(config, seed=seed), [_HELD_OUT]

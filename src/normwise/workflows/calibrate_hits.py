@@ -63,10 +63,26 @@ class Searched:
         )
 
 
+def _search(queries: np.ndarray, candidates: np.ndarray, asked: Asked, *, k: int, ranking: str) -> tuple[np.ndarray, np.ndarray]:
+    """(B, k) scores and rows of the nearest candidates, task by task where the set has tasks."""
+    searches = asked.judged.searches()
+    if len(searches) == 1 and len(searches[0][2]) == len(candidates):
+        top = exact_top_k(queries, candidates, k=k, rankings=(ranking,))[ranking]
+        return top.scores, top.indices
+    parts = [(mine, pool, exact_top_k(queries[mine], candidates[pool], k=k, rankings=(ranking,))[ranking]) for _, mine, pool in searches]
+    scores = np.zeros((len(queries), k), dtype=parts[0][2].scores.dtype)
+    rows = np.zeros((len(queries), k), dtype=np.int64)
+    for mine, pool, top in parts:
+        scores[mine], rows[mine] = top.scores, pool[top.indices]
+    return scores, rows
+
+
 def search_vectors(
     queries: np.ndarray, candidates: np.ndarray, asked: Asked, *, similarity: Similarity, depth: int | None
 ) -> tuple[Searched, list[str]]:
     """Search exactly; the relevant candidates of hidden queries are passed over.
+
+    Queries of a set that mixes tasks search the candidates of their task, as they do in evaluation.
 
     Args:
         queries: (B, D) raw vectors, in the order of `asked`.
@@ -85,10 +101,9 @@ def search_vectors(
         raise InputError(
             f"query vectors have {queries.shape[1]} dimensions, candidate vectors {candidates.shape[1]}: both must come from one encoder"
         )
-    wanted, most, notes = _depth(depth, candidates.shape[0], asked)
-    name = similarity.ranking.value
-    top = exact_top_k(queries, candidates, k=wanted + most, rankings=(name,))[name]
-    scores, rows = top.scores, top.indices
+    smallest = min(len(pool) for _, _, pool in asked.judged.searches())
+    wanted, most, notes = _depth(depth, smallest, asked)
+    scores, rows = _search(queries, candidates, asked, k=min(wanted + most, smallest), ranking=similarity.ranking.value)
     if most:
         kept = _without_hidden(rows, asked, wanted=wanted)
         scores, rows = np.take_along_axis(scores, kept, axis=1), np.take_along_axis(rows, kept, axis=1)

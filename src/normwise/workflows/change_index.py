@@ -36,6 +36,7 @@ def add_to_index(
     vectors: str | Path | np.ndarray | None = None,
     ids: str | Path | Sequence[str] | None = None,
     model: str | Path | Encoder | None = None,
+    image_root: str | Path | None = None,
     url: str | None = None,
     batch_size: int = 64,
 ) -> IndexReport:
@@ -47,6 +48,7 @@ def add_to_index(
         vectors: as in `build_index`, for an index of bare vectors.
         ids: of bare vectors.
         model: None takes the one that the index names.
+        image_root: as in `build_index`.
         url: of the server, where the one in the folder lacks a password.
         batch_size: texts per forward pass.
 
@@ -58,6 +60,8 @@ def add_to_index(
             index that has some. Nothing is added then.
     """
     start = time.perf_counter()
+    if image_root is not None and data is None:
+        raise InputError("image_root is of the pictures that data names: give data too, or leave it out")
     with _opened(index, url=url) as opened:
         _check_savable(opened, index)
         if vectors is not None:
@@ -65,7 +69,7 @@ def add_to_index(
                 raise InputError(f"{index} was built with a model, which encodes what joins it: give data, and leave vectors out")
             if opened.manifest.has_texts and data is None:
                 raise InputError(f"{index} keeps a text for every vector: give data too, a file like corpus.jsonl with a line for each row")
-            rows = given_rows(vectors, ids=ids, data=data)
+            rows = given_rows(vectors, ids=ids, data=data, image_root=image_root)
             left_out = _check_keys(opened, rows.metadata, source="vectors" if data is None else str(data), notes=rows.notes)
             _add(opened, rows)
             opened.save()
@@ -74,7 +78,7 @@ def add_to_index(
             raise InputError("nothing to add: give data, or vectors for an index of bare vectors")
         if ids is not None:
             raise InputError("ids are of bare vectors; documents bring their own: leave ids out")
-        documents = read_documents(data)
+        documents = read_documents(data, image_root=image_root)
         left_out = _check_new(opened, documents)
         encoder, notes = encoder_of(opened.manifest, model, index=str(index))
         with encoded_rows(encoder, documents, batch_size=batch_size) as rows:

@@ -11,6 +11,7 @@ from normwise.data.builtin import list_sets
 from normwise.data.export import check_target, export_beir
 from normwise.data.hygiene import HygieneReport, check_data, set_sizes
 from normwise.data.load import load_data
+from normwise.data.settings import data_settings
 from normwise.data.texts import printable
 
 
@@ -109,5 +110,4 @@ def check(
 
 
 def _config(name: str, roots: Sequence[str] | None, limits: Mapping[str, int] | None) -> DataConfig:
-    values = {"name": name, "roots": None if roots is None else tuple(roots), **(limits or {})}
-    return DataConfig.read(values, source="data")
+    return data_settings(name, source="data", roots=None if roots is None else tuple(roots), **(limits or {}))

@@ -19,6 +19,7 @@ from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import Kind, check_new_place, kind_of, reading
 from normwise.data.sets import Judged, RetrievalData
+from normwise.data.settings import data_settings
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.data.vectors import load_row_judgements, load_vectors
@@ -57,7 +58,7 @@ def evaluate(
 
     Args:
         model: a folder, a hub id or an open encoder.
-        data: a built-in set, a path, a hub id, loaded data, or one set of judged queries.
+        data: a built-in set, a path, a hub id, loaded data, one set of judged queries, or a training config, whose data are taken.
         split: "dev" or "test": which judged queries to report on. None is test, and every row of a file of pairs; of such
             a file, "dev" and "test" are the tenths that training holds out of it with the same seed.
         similarity: "all", or the one to report.
@@ -208,9 +209,7 @@ def _load(
     if split is not None and split not in _SPLITS:
         raise InputError(f"split {split!r} is unknown: {near_names(split, _SPLITS)}")
     if isinstance(data, str | Path):
-        config = DataConfig.read(
-            {"name": str(data), "limit_queries": limit_queries, "limit_candidates": limit_candidates}, source="evaluate"
-        )
+        config = data_settings(data, source="evaluate", limit_queries=limit_queries, limit_candidates=limit_candidates)
         if split is not None:
             return load_data(config, seed=seed)
         loaded, whole = load_to_judge(config, seed=seed)

@@ -18,6 +18,7 @@ from normwise.core.usefulness_records import Confidence, UsefulnessReport
 from normwise.data.contents import Content
 from normwise.data.load import load_to_judge
 from normwise.data.sets import Judged, RetrievalData
+from normwise.data.settings import data_settings
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.theory.directions import exact_norms
@@ -255,7 +256,7 @@ def load_judged(
     limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
     notes: list[str] = []
     if isinstance(data, str | Path):
-        data, every = load_to_judge(DataConfig.read({"name": str(data)}, source="inspect"), seed=seed)
+        data, every = load_to_judge(data_settings(data, source="inspect"), seed=seed)
         notes = ["every row is a test query: a model trained on these rows knows the answers"] if every else []
     elif isinstance(data, Judged):
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
