@@ -49,7 +49,7 @@ def test_what_is_not_there_or_empty_or_changed_is_told(tmp_path):
     path = tmp_path / "a.png"
     with pytest.raises(InputError, match="a.png does not exist: check the path"):
         Picture.of_file(path)
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="is a folder: give a file"):
         Picture.of_file(tmp_path)
     path.touch()
     for make in (lambda: Picture.of_file(path, name="cat"), lambda: Picture.of_bytes(b"", name="cat")):
