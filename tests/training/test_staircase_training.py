@@ -25,9 +25,9 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def _train(run, *, seeds=(0, 1), task=TASK, width=8, gamma=0.5, make=feed_forward_net, **kinds):
+def _train(run, *, seeds=(0, 1), task=TASK, width=8, gamma=0.5, make=feed_forward_net, double=False, **kinds):
     net = make(task.law, StairInit(seeds, width=width, gamma=gamma), **kinds)
-    return train_stairs(net, task, run, seeds=seeds)
+    return train_stairs(net.double() if double else net, task, run, seeds=seeds)
 
 
 def test_updates_are_those_of_gradient_descent_by_hand():
@@ -55,8 +55,9 @@ def test_updates_are_those_of_gradient_descent_by_hand():
 )
 @pytest.mark.parametrize("make", [feed_forward_net, attention_net])
 def test_equal_seeds_give_equal_runs_alone_and_among_others(run, make):
-    first, again = (_train(run, seeds=(0, 1, 2), make=make) for _ in range(2))
-    alone = _train(run, seeds=(1,), make=make)
+    # In float64: processors multiply one matrix and several by different kernels, and 30 steps magnify the last bit of float32.
+    first, again = (_train(run, seeds=(0, 1, 2), make=make, double=True) for _ in range(2))
+    alone = _train(run, seeds=(1,), make=make, double=True)
     assert np.array_equal(first.embedding, again.embedding)
     np.testing.assert_allclose(alone.embedding[0], first.embedding[1], atol=1e-6)
     assert np.abs(first.embedding[0, 1] - first.embedding[1, 1]).max() > 0.01

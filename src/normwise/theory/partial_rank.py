@@ -176,15 +176,16 @@ def resampled_deviations(influences: Float[np.ndarray, "M N"], *, seed: int, res
 def fisher_interval(correlation: float, deviations: Float[np.ndarray, " S"], *, level: float = 0.95) -> Interval:
     """Return the percentile interval of a correlation, taken on Fisher's scale so that it stays within -1..1.
 
-    Equation: tanh(quantiles of atanh(rho) + deviation / (1 - rho^2)).
+    Equation: tanh(quantiles of atanh(rho) + deviation / (1 - rho^2)), by the addition theorem (rho + t) / (1 + rho t) with
+    t = tanh(quantile of deviation / (1 - rho^2)), which gives rho itself where nothing deviates.
 
     Example:
         >>> fisher_interval(0.5, np.zeros(10)).ci_low
         0.5
     """
     inside = float(np.clip(correlation, -_NEAR_ONE, _NEAR_ONE))
-    moved = np.arctanh(inside) + deviations / (1.0 - inside**2)
-    low, high = np.tanh(np.quantile(moved, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]))
+    moved = np.tanh(np.quantile(deviations / (1.0 - inside**2), [(1.0 - level) / 2.0, (1.0 + level) / 2.0]))
+    low, high = (inside + moved) / (1.0 + inside * moved)
     return Interval(mean=correlation, ci_low=min(float(low), correlation), ci_high=max(float(high), correlation))
 
 

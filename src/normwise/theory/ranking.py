@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +28,7 @@ def metrics_per_query(
         ndcg@10   = sum_{i <= 10} g(d_i) / log2(i + 1), over the same sum for the best possible order (linear gains)
         recall@K  = relevant candidates among the first K / R
 
-    Gains of any size are exact: each query's are scaled by a power of two, which its ndcg does not see.
+    Gains of any size are exact: each query's are divided by its largest, which its ndcg does not see.
 
     recall@K divides by R also where R > K, so it cannot reach 1 there. Ties are no business of this function: `indices`
     is taken in its order, and `exact_top_k` puts equal scores in ascending row order. A query without a relevant
@@ -57,8 +56,8 @@ def metrics_per_query(
     gains = _ranked_gains(indices, relevance)
     relevant = gains > 0.0
     total = np.array([sum(1 for gain in judged.values() if gain > 0.0) for judged in relevance], dtype=np.float64)
-    exponents = np.array([_exponent(judged) for judged in relevance], dtype=np.int64)
-    ideal = np.array([_ideal(judged, exponent) for judged, exponent in zip(relevance, exponents.tolist(), strict=True)], dtype=np.float64)
+    largest = np.array([max(judged.values(), default=0.0) for judged in relevance], dtype=np.float64)
+    ideal = np.array([_ideal(judged) for judged in relevance], dtype=np.float64)
     total[total == 0.0] = np.nan
     ideal[ideal == 0.0] = np.nan
     depth = min(_TEN, indices.shape[1])
@@ -67,7 +66,7 @@ def metrics_per_query(
     values = {
         "p@1": relevant[:, 0] + undefined,
         "mrr@10": 1.0 / first + undefined,
-        "ndcg@10": (np.ldexp(gains[:, :depth], -exponents[:, None]) * _discounts(depth)).sum(axis=1) / ideal,
+        "ndcg@10": (gains[:, :depth] / np.where(largest > 0.0, largest, 1.0)[:, None] * _discounts(depth)).sum(axis=1) / ideal,
     }
     for cutoff in (1, _TEN, CUTOFF):
         values[f"recall@{cutoff}"] = relevant[:, :cutoff].sum(axis=1) / total
@@ -90,14 +89,9 @@ def _ranked_gains(indices: np.ndarray, relevance: Sequence[Mapping[int, float]])
     return np.where(keys[place] == wanted, values[place], 0.0)
 
 
-def _exponent(judged: Mapping[int, float]) -> int:
-    """Return the e for which the largest gain times 2^-e lies in 0.5..1, so that sums neither overflow nor vanish."""
-    return math.frexp(max(judged.values(), default=0.0))[1]
-
-
-def _ideal(judged: Mapping[int, float], exponent: int) -> float:
+def _ideal(judged: Mapping[int, float]) -> float:
     best = sorted((gain for gain in judged.values() if gain > 0.0), reverse=True)[:_TEN]
-    return float(np.dot(np.ldexp(best, -exponent), _discounts(len(best)))) if best else 0.0
+    return float(np.dot(np.array(best) / best[0], _discounts(len(best)))) if best else 0.0
 
 
 def _discounts(depth: int) -> np.ndarray:
