@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -228,15 +228,22 @@ def choose_plan(
     if steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}")
     chosen, reason = (kind, "asked for") if kind is not None else _choose(train, batch_size)
+
+    def deal(epoch: int) -> list[np.ndarray]:
+        return _epoch(train, chosen, batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
+
+    return _planned(deal, steps=steps, kind=chosen, reason=reason, rows=len(train))
+
+
+def _planned(deal: Callable[[int], list[np.ndarray]], *, steps: int, kind: PlanKind, reason: str, rows: int) -> BatchPlan:
+    """As many epochs of batches as the steps need."""
     batches: list[np.ndarray] = []
     left_out: list[int] = []
-    epoch = 0
     while len(batches) < steps:
-        more = _epoch(train, chosen, batch_size=batch_size, seed=seed, epoch=epoch, other_negatives=other_negatives)
-        left_out.append(len(train) - sum(map(len, more)))
+        more = deal(len(left_out))
+        left_out.append(rows - sum(map(len, more)))
         batches += more
-        epoch += 1
-    return BatchPlan(kind=chosen, reason=reason, batches=tuple(batches[:steps]), epochs=epoch, rows=len(train), left_out=tuple(left_out))
+    return BatchPlan(kind=kind, reason=reason, batches=tuple(batches[:steps]), epochs=len(left_out), rows=rows, left_out=tuple(left_out))
 
 
 def _epoch(train: TrainingPairs, kind: PlanKind, *, batch_size: int, seed: int, epoch: int, other_negatives: bool) -> list[np.ndarray]:
@@ -269,10 +276,8 @@ def choose_plan_by_task(train: TrainingPairs, *, batch_size: int, steps: int, se
     rows = {task: np.flatnonzero(names == task) for task in sorted(set(train.tasks))}
     parts = {task: train.subset(mine) for task, mine in rows.items()}
     kinds: dict[str, PlanKind] = {task: _choose(part, batch_size)[0] for task, part in parts.items()}
-    batches: list[np.ndarray] = []
-    left_out: list[int] = []
-    epoch = 0
-    while len(batches) < steps:
+
+    def deal(epoch: int) -> list[np.ndarray]:
         more: list[np.ndarray] = []
         for task, part in parts.items():
             try:
@@ -280,14 +285,11 @@ def choose_plan_by_task(train: TrainingPairs, *, batch_size: int, steps: int, se
             except InputError as error:
                 raise InputError(f"task {task!r}: {error}") from None
             more += [rows[task][batch] for batch in found]
-        left_out.append(len(train) - sum(map(len, more)))
-        batches += [more[place] for place in np.random.default_rng([seed, epoch, 17]).permutation(len(more))]
-        epoch += 1
+        return [more[place] for place in np.random.default_rng([seed, epoch, 17]).permutation(len(more))]
+
     reason = f"of one task each, {len(rows)} tasks; the loss masks what is double"
     largest = max(rows, key=lambda task: len(rows[task]))
-    return BatchPlan(
-        kind=kinds[largest], reason=reason, batches=tuple(batches[:steps]), epochs=epoch, rows=len(train), left_out=tuple(left_out)
-    )
+    return _planned(deal, steps=steps, kind=kinds[largest], reason=reason, rows=len(train))
 
 
 def _choose(train: TrainingPairs, batch_size: int) -> tuple[PlanKind, str]:

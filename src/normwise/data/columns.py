@@ -157,9 +157,10 @@ def check_columns(where: str, names: Iterable[Any]) -> None:
         raise InputError(f"{where}: a column name is repeated; {found}")
     if {"query", "anchor"} <= known:
         raise InputError(f"{where}: query and anchor mean the same: keep one; {found}")
-    if {"query", "anchor", "query_image", "anchor_image"} & known <= set():
+    queries, anchors = known & {"query", "query_image"}, known & {"anchor", "anchor_image"}
+    if not queries and not anchors:
         raise InputError(f"{where}: column query (or anchor) is missing; {found}; {RULE}")
-    if {name[:5] for name in known & {"query", "anchor", "query_image", "anchor_image"}} == {"query", "ancho"}:
+    if queries and anchors:
         raise InputError(f"{where}: query and anchor mean the same: keep one name, for text and picture; {found}")
     if not known & {"positive", "positive_image"}:
         raise InputError(f"{where}: column positive is missing; {found}; {RULE}")

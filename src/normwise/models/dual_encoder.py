@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router, Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling
+from sentence_transformers.util import batch_to_device
 from torch import nn
 
 from normwise.core.errors import InputError
@@ -114,7 +115,7 @@ def _width_of(tower: Any) -> int:
     tower.eval()
     try:
         with torch.no_grad():
-            found = tower({key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in features.items()})
+            found = tower(batch_to_device(features, device))
     finally:
         tower.train(was_training)
     return int(found["token_embeddings"].shape[-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -67,23 +67,26 @@ class ProbeComparison:
         return self.largest_difference <= self.allowed and self.largest_norm_difference <= self.allowed
 
 
+_DRAWINGS: tuple[tuple[int, int, Callable[..., tuple[np.ndarray, ...]]], ...] = (
+    # (height, width, red, green and blue of x, y, height and width)
+    (96, 96, lambda x, y, h, w: (x * 0 + 200, x * 0 + 40, x * 0 + 90)),
+    (80, 120, lambda x, y, h, w: (x * 255 // (w - 1), y * 255 // (h - 1), (x + y) % 256)),
+    (128, 64, lambda x, y, h, w: ((x // 16 + y // 16) % 2 * 255, (x // 16) % 2 * 255, x * 0)),
+    (64, 64, lambda x, y, h, w: ((x * 7 + y * 13) % 32 * 8, (x * 3) % 64 * 4, (y * 5) % 128 * 2)),
+    (100, 140, lambda x, y, h, w: (((x - w // 2) ** 2 + (y - h // 2) ** 2 < 1600) * 255, x * 0 + 128, y * 255 // (h - 1))),
+    (112, 112, lambda x, y, h, w: ((x * 7919 + y * 104729) % 251, (x * 6007 + y * 3571) % 241, (x * 4327 + y * 8009) % 239)),
+)
+
+
 @cache
 def probe_pictures() -> tuple[Picture, ...]:
     """Fixed pictures, drawn by formulas: flat, gradients, checkers, stripes, a disk, noise; no two of one shape."""
     from PIL import Image
 
     drawn = []
-    for number, (height, width) in enumerate(((96, 96), (80, 120), (128, 64), (64, 64), (100, 140), (112, 112))):
+    for number, (height, width, planes) in enumerate(_DRAWINGS):
         y, x = np.mgrid[0:height, 0:width]
-        planes = {
-            0: (x * 0 + 200, x * 0 + 40, x * 0 + 90),
-            1: (x * 255 // (width - 1), y * 255 // (height - 1), (x + y) % 256),
-            2: ((x // 16 + y // 16) % 2 * 255, (x // 16) % 2 * 255, x * 0),
-            3: ((x * 7 + y * 13) % 32 * 8, (x * 3) % 64 * 4, (y * 5) % 128 * 2),
-            4: (((x - width // 2) ** 2 + (y - height // 2) ** 2 < 1600) * 255, x * 0 + 128, y * 255 // (height - 1)),
-            5: ((x * 7919 + y * 104729) % 251, (x * 6007 + y * 3571) % 241, (x * 4327 + y * 8009) % 239),
-        }[number]
-        image = Image.fromarray(np.stack(planes, axis=-1).astype(np.uint8))
+        image = Image.fromarray(np.stack(planes(x, y, height, width), axis=-1).astype(np.uint8))
         drawn.append(Picture.of_image(image, name=f"probe picture {number}"))
     return tuple(drawn)
 

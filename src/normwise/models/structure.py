@@ -17,7 +17,7 @@ from normwise.core.errors import InputError
 
 LINEAR_TYPES = (nn.Linear, Conv1D)
 # How parts are named that a model of texts and images (CLIP and its kin) reads images with: no text passes through them.
-_IMAGE_PARTS = ("vision", "visual")
+_PICTURE_PARTS = ("vision", "visual")
 _LIBRARY = "sentence_transformers."
 
 
@@ -39,14 +39,14 @@ def _route(router: Router, modality: str) -> nn.Sequential | None:
     return route
 
 
-def reader(st: SentenceTransformer) -> Any:
-    """The first module that texts pass through, which wraps the transformers model."""
-    return path_of(st)[0]
+def reader(st: SentenceTransformer, modality: Literal["text", "image"] = "text") -> Any:
+    """The first module that inputs of a modality pass through, which wraps the transformers model."""
+    return path_of(st, modality)[0]
 
 
-def backbone(st: SentenceTransformer) -> nn.Module | None:
-    """The transformers model that reads texts, adapters unwrapped; None for a model without one (static embeddings)."""
-    first = reader(st)
+def backbone(st: SentenceTransformer, modality: Literal["text", "image"] = "text") -> nn.Module | None:
+    """The transformers model that reads a modality, adapters unwrapped; None for a model without one (static embeddings)."""
+    first = reader(st, modality)
     # A first module of somebody's own (jina-embeddings-v3) keeps its model under the library's older name.
     model = first.model if isinstance(first, Transformer) else getattr(first, "auto_model", None)
     if not isinstance(model, nn.Module):
@@ -91,25 +91,27 @@ def strip_normalize(st: SentenceTransformer) -> bool:
     Such a module divides by the norm whatever `normalize_embeddings` says. One that stands before another map is part
     of the function that the model computes and stays.
     """
+    found = _strip_end(st)
+    # All routes, so that no tower keeps unit vectors.
+    return any([found, *map(_strip_end, _last_routes(st))])
+
+
+def _strip_end(modules: Any) -> bool:
     found = False
-    while _last_is_normalize(st):
+    while len(modules) > 1 and _last_is_normalize(modules):
         found = True
-        del st[max(index for index, module in enumerate(st.children()) if isinstance(module, Normalize))]
-    last = list(st.children())[-1]
-    if isinstance(last, Router):
-        routes: list[Any] = list(last.sub_modules.values())
-        for route in routes:
-            while len(route) > 1 and _last_is_normalize(route):
-                found = True
-                del route[max(index for index, module in enumerate(route) if isinstance(module, Normalize))]
+        del modules[max(index for index, module in enumerate(modules.children()) if isinstance(module, Normalize))]
     return found
+
+
+def _last_routes(st: SentenceTransformer) -> list[nn.Module]:
+    last = list(st.children())[-1]
+    return list(last.sub_modules.values()) if isinstance(last, Router) else []
 
 
 def ends_in_normalize(st: SentenceTransformer) -> bool:
     """Whether the last module that does anything at inference divides by the norm, in any tower."""
-    last = list(st.children())[-1]
-    routes = list(last.sub_modules.values()) if isinstance(last, Router) else []
-    return any(map(_last_is_normalize, [st, *routes]))
+    return any(map(_last_is_normalize, [st, *_last_routes(st)]))
 
 
 def _last_is_normalize(modules: nn.Module) -> bool:
@@ -127,7 +129,17 @@ def linear_names(model: nn.Module) -> list[str]:
 
 
 def _reads_text(name: str) -> bool:
-    return not any(part == "pooler" or part.startswith(_IMAGE_PARTS) for part in name.split("."))
+    return "pooler" not in name.split(".") and not of_pictures(name)
+
+
+def of_pictures(name: str) -> bool:
+    """Whether a dotted name leads into what a model of texts and pictures reads pictures with (CLIP and its kin, Qwen-VL).
+
+    Example:
+        >>> of_pictures("vision_model.encoder.layers"), of_pictures("text_model.encoder.layers")
+        (True, False)
+    """
+    return any(part.startswith(_PICTURE_PARTS) for part in name.split("."))
 
 
 def layer_list(model: nn.Module) -> nn.ModuleList | None:

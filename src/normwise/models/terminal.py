@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
 from torch import nn
 
 from normwise.data.contents import Content, modality_of
 from normwise.models.inputs import as_contents, grouped_features
-from normwise.models.structure import LINEAR_TYPES, backbone, path_of, reader
+from normwise.models.structure import LINEAR_TYPES, backbone, reader
 
 _FITS = 1e-2
 
@@ -57,11 +58,11 @@ def terminal_norm(st: SentenceTransformer, texts: Sequence[Any]) -> TerminalNorm
         None when what is pooled is not a norm layer's output.
     """
     contents = as_contents(list(texts), what="probe")
-    first: Any = path_of(st, asked_modality(contents))[0]
-    model = backbone(st) if first is reader(st) else first.model
+    modality = asked_modality(contents)
+    model = backbone(st, modality)
     if model is None:
         return None
-    features, norm_layers, maps = _run(st, first, model, contents)
+    features, norm_layers, maps = _run(st, reader(st, modality), model, contents)
     states, vectors = features.get("token_embeddings"), features.get("sentence_embedding")
     if states is not None:
         name = next(
@@ -117,7 +118,7 @@ def _run(st: SentenceTransformer, first: nn.Module, model: nn.Module, contents: 
     st.eval()
     try:
         [(_, ready_features)] = grouped_features(st, contents, prompt=None)
-        features: Any = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in ready_features.items()}
+        features: Any = batch_to_device(dict(ready_features), st.device)
         with torch.no_grad():
             return first(features), norm_layers, maps
     finally:

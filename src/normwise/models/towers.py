@@ -10,12 +10,12 @@ from torch import nn
 from transformers.models.efficientnet.modeling_efficientnet import EfficientNetSqueezeExciteLayer
 from transformers.pytorch_utils import Conv1D
 
+from normwise.models.structure import of_pictures
+
 Part = Literal["text", "vision", "projector", "head", "unused"]
 Tower = Literal["text", "vision"]
 
-# How families name the tower of pictures (CLIP, MetaCLIP, SigLIP: vision_model; Qwen-VL: visual) ...
-_VISION = ("vision", "visual")
-# ... and the map from its features into the language model, or into the space that it shares with texts.
+# How families name the map from the features of pictures into the language model, or into the space that it shares with texts.
 _PROJECTORS = ("merger", "deepstack_merger_list", "multi_modal_projector", "visual_projection")
 # Temperature and bias of the loss of the model's own training, which no vector depends on.
 _LOSS = ("logit_scale", "logit_bias")
@@ -54,7 +54,7 @@ def _part(st: SentenceTransformer, name: str) -> Part:
         return "unused"
     if any(piece in _PROJECTORS for piece in pieces):
         return "projector"
-    return "vision" if any(piece.startswith(_VISION) for piece in pieces) else "text"
+    return "vision" if of_pictures(name) else "text"
 
 
 def _inputs(router: Router) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
 from torch import nn
 
 from normwise.core.config import StageConfig, Trainable
@@ -103,7 +104,7 @@ def _without_gradient(st: SentenceTransformer, names: set[str], modalities: froz
     st.eval()
     try:
         for _, features in grouped_features(st, contents, prompt=None):
-            moved = {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
+            moved = batch_to_device(dict(features), st.device)
             with torch.enable_grad():
                 total = st(moved)["sentence_embedding"].float().square().sum()
             if total.requires_grad:

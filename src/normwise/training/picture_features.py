@@ -14,13 +14,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.util import batch_to_device
 from torch import nn
 
 from normwise.data.contents import Content, iter_pictures
 from normwise.data.pictures import Picture
 from normwise.models.encoding import encode_contents
 from normwise.models.inputs import group_contents, grouped_features, model_input, put_together, reads
-from normwise.models.structure import path_of
+from normwise.models.structure import of_pictures, path_of
 from normwise.models.towers import tower_transformer
 
 Grouped = Callable[[Sequence[Content], str | None], Sequence[tuple[np.ndarray, Mapping[str, Any]]]]
@@ -63,8 +64,11 @@ class PictureFeatures:
                     vectors.append(encode_contents(st, group.inputs, **plain))
                     continue
                 starts = range(0, len(group.inputs), batch_size)
-                with torch.no_grad():
-                    parts = [st(_on_device(known(group.inputs[start : start + batch_size], prompt)[0][1], st)) for start in starts]
+                parts = []
+                for start in starts:
+                    [(_, features)] = known(group.inputs[start : start + batch_size], prompt)
+                    with torch.no_grad():
+                        parts.append(st(batch_to_device(dict(features), st.device)))
                 vectors.append(torch.cat([part["sentence_embedding"].float().cpu() for part in parts]).numpy())
         return put_together(len(contents), vectors[0].shape[1], groups, vectors)
 
@@ -159,7 +163,7 @@ def _frozen_tower(st: SentenceTransformer, *, trains: bool) -> _Tower | None:
         modules = tuple(path[:2]) if pooling is not None else (path[0],)
         trained = trains and any(parameter.requires_grad for parameter in vision.parameters())
         return None if pooling is None or trained else _Tower(modules, pooling)
-    own = [parameter for name, parameter in vision.named_parameters() if _is_vision(name)]
+    own = [parameter for name, parameter in vision.named_parameters() if of_pictures(name)]
     return None if trains and any(parameter.requires_grad for parameter in own) else _Tower((vision,), None)
 
 
@@ -168,14 +172,10 @@ def _digest(tower: _Tower) -> str:
     digest = hashlib.sha256(repr(getattr(tower.modules[0], "processor", None)).encode())
     for module in tower.modules:
         for name, value in module.state_dict().items():
-            if tower.pooling is not None or _is_vision(name):
+            if tower.pooling is not None or of_pictures(name):
                 digest.update(name.encode())
                 digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def _is_vision(name: str) -> bool:
-    return any(piece.startswith(("vision", "visual")) for piece in name.split("."))
 
 
 def _width(st: SentenceTransformer, tower: _Tower, picture: Picture) -> int:
@@ -191,7 +191,7 @@ def _fill(table: _Table, st: SentenceTransformer, tower: _Tower, missing: Sequen
 
 
 def _compute(st: SentenceTransformer, tower: _Tower, pictures: Sequence[Picture]) -> torch.Tensor:
-    features: Any = _on_device(st.preprocess([model_input(st, picture) for picture in pictures]), st)
+    features: Any = batch_to_device(st.preprocess([model_input(st, picture) for picture in pictures]), st.device)
     was_training = [(module, module.training) for module in tower.modules]
     try:
         with torch.no_grad():
@@ -202,10 +202,6 @@ def _compute(st: SentenceTransformer, tower: _Tower, pictures: Sequence[Picture]
         for module, mode in was_training:
             module.train(mode)
     return features["sentence_embedding"].float().cpu()
-
-
-def _on_device(features: Mapping[str, Any], st: SentenceTransformer) -> dict[str, Any]:
-    return {key: value.to(st.device) if isinstance(value, torch.Tensor) else value for key, value in features.items()}
 
 
 def _grouped(
