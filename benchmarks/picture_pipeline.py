@@ -31,9 +31,9 @@ from transformers import AutoTokenizer, CLIPConfig, CLIPImageProcessorPil, CLIPM
 from normwise.core.config import ModelConfig
 from normwise.core.files import write_json
 from normwise.data.pictures import Picture
-from normwise.models import encoding
 from normwise.models.inputs import group_contents
 from normwise.models.loading import load_base
+from normwise.models.picture_batches import picture_batches
 
 RESULTS = Path(__file__).parent / "results" / "picture_pipeline.json"
 SIDE = 512
@@ -82,9 +82,7 @@ def measure(st: SentenceTransformer, pictures: list[Picture], options: argparse.
     group = group_contents(st, pictures)[0]
 
     def pipeline() -> list[Any]:
-        skipped = encoding._Skipped()
-        made = encoding._prepared(st, group, skipped, options.batch, None, {}, on_error="raise", progress=False)
-        return [features for _, features in made]
+        return [features for _, features in picture_batches(st, group, batch_size=options.batch)]
 
     ready = pipeline()
 

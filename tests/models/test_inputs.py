@@ -89,7 +89,10 @@ def test_skip_gives_the_zero_vector_and_names_what_was_skipped(encoder, tmp_path
     (tmp_path / "bad.png").write_bytes(b"no picture at all")
     good = probe_pictures()[0]
     mixed = ["text", tmp_path / "bad.png", good, (tmp_path / "bad.png", "with words")]
-    with pytest.warns(UserWarning, match=r"2 contents have a picture that cannot be opened and got the zero vector: .*bad.png") as told:
+    with pytest.warns(
+        UserWarning,
+        match=r"2 of the contents \(numbers 1, 3\) have a picture that cannot be read and got the zero vector: .*bad.png [^;]*$",
+    ) as told:
         found = encoder.encode_queries(mixed, on_error="skip")
     assert len(told) == 1
     np.testing.assert_array_equal(np.linalg.norm(found, axis=1) == 0, [False, True, False, True])
@@ -102,8 +105,31 @@ def test_skip_gives_the_zero_vector_and_names_what_was_skipped(encoder, tmp_path
 
 def test_all_skipped_is_all_zeros(encoder, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"x")
-    with pytest.warns(UserWarning, match="1 contents have a picture"):
+    with pytest.warns(UserWarning, match=r"1 of the contents \(number 0\) has a picture"):
         assert not encoder.encode_queries([tmp_path / "bad.png"], on_error="skip").any()
+
+
+def test_both_ways_to_be_skipped_give_one_warning_with_the_numbers_of_the_stream(encoder, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no picture at all")
+    stream = ["x"] * 40 + [tmp_path / "absent.png"] + ["y"] * 40 + [tmp_path / "bad.png", probe_pictures()[0]]
+    with pytest.warns(UserWarning, match=r"2 of the contents \(numbers 40, 81\) have .*absent.png.*; .*bad.png") as told:
+        found = encoder.encode_to_memmap(stream, tmp_path / "v.npy", batch_size=1, on_error="skip")
+    assert len(told) == 1
+    assert np.flatnonzero(np.linalg.norm(found, axis=1) == 0).tolist() == [40, 81]
+    with pytest.raises(InputError, match=r"contents\[40\]: .*absent.png"):
+        encoder.encode_to_memmap(stream, tmp_path / "w.npy", batch_size=1)
+
+
+def test_pictures_alone_are_skipped_and_a_text_among_them_is_not(encoder, tmp_path):
+    (tmp_path / "bad.png").write_bytes(b"no picture at all")
+    good = probe_pictures()[0]
+    with pytest.warns(UserWarning, match=r"2 of the images \(numbers 0, 2\) have"):
+        found = encoder.encode_images([tmp_path / "bad.png", good, tmp_path / "absent.png"], on_error="skip")
+    np.testing.assert_allclose(found, np.concatenate([0 * found[:1], encoder.encode_images([good]), 0 * found[:1]]), atol=1e-6)
+    with pytest.raises(InputError, match=r"images\[0\] must be a PIL image, a path or a Picture, got str"):
+        encoder.encode_images(["a.png"], on_error="skip")
+    with pytest.raises(InputError, match=r"bad\.png"):
+        encoder.encode_images([tmp_path / "bad.png"])
 
 
 def test_a_model_of_texts_refuses_pictures_by_index(make_small):
@@ -114,7 +140,17 @@ def test_a_model_of_texts_refuses_pictures_by_index(make_small):
         plain.encode_images([probe_pictures()[0]])
 
 
-@pytest.mark.parametrize(("value", "shown"), [(["a", "b"], "'a', 'b'"), ((), r"\(\)"), ({"text": "a"}, "dict"), (b"x", "bytes")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (["a", "b"], "'a', 'b'.*: texts and pictures that belong together go in as a tuple of str and pathlib.Path"),
+        ((), r"\(\).*a tuple"),
+        ({"text": "a"}, "dict"),
+        (b"x", r"bytes.*: bytes of a picture go in as Picture.of_bytes\(data, name=...\)"),
+        (np.zeros((2, 2, 3)), r"ndarray\): an array of pixels goes in as PIL.Image.fromarray\(array\)"),
+        (None, r"NoneType\): leave that row out, or fill it"),
+    ],
+)
 def test_what_is_no_content_is_named(value, shown):
     with pytest.raises(InputError, match=rf"inputs\[1\] must be a text \(str\) or a picture .*{shown}"):
         as_contents(["fine", value], what="inputs")
@@ -163,8 +199,11 @@ def test_a_saved_dual_encoder_comes_back_and_a_changed_vision_tower_is_seen(enco
 def test_skip_also_skips_what_cannot_even_be_read(encoder, tmp_path):
     (tmp_path / "empty.png").write_bytes(b"")
     mixed = ["a", tmp_path / "absent.png", (tmp_path / "absent.png", "x"), tmp_path / "empty.png", tmp_path, probe_pictures()[0]]
-    with pytest.warns(UserWarning, match=r"4 contents could not be read and got the zero vector: contents\[1\]: .*absent.png"):
+    with pytest.warns(
+        UserWarning, match=r"4 of the contents \(numbers 1, 2, 3, 4\) have .*absent.png.*empty.png is empty.*is a folder"
+    ) as told:
         found = encoder.encode_queries(mixed, on_error="skip")
+    assert len(told) == 1
     np.testing.assert_array_equal(np.linalg.norm(found, axis=1) == 0, [False, True, True, True, True, False])
     with pytest.raises(InputError, match=r"contents\[1\]: .*absent.png"):
         encoder.encode_queries(mixed)
@@ -186,7 +225,7 @@ def test_a_picture_that_goes_or_changes_is_told_with_its_content_or_skipped(enco
     with pytest.raises(InputError, match=r"\(contents\[1\]\) cannot be opened .*the file was changed while it was in use"):
         encoder.encode_queries(["a", kept])
     path.unlink()
-    with pytest.warns(UserWarning, match="1 contents have a picture that cannot be opened"):
+    with pytest.warns(UserWarning, match=r"1 of the contents \(number 0\) has a picture that cannot be read"):
         assert not encoder.encode_queries([kept], on_error="skip").any()
 
 

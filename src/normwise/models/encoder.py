@@ -18,11 +18,12 @@ from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.pictures import Picture
 from normwise.models.arrays import ArrayWriter
 from normwise.models.contract import Contract, describe_encoder
-from normwise.models.encoding import OnError, encode_contents
+from normwise.models.encoding import encode_contents
 from normwise.models.inputs import Input, as_contents, reads
 from normwise.models.loading import load_plain
 from normwise.models.saving import save_encoder
 from normwise.models.seal import check_unchanged
+from normwise.models.skipping import OnError, Skipped, collector
 from normwise.models.structure import strip_normalize
 from normwise.models.tasks import Role, task_of
 from normwise.theory.directions import normalize
@@ -125,21 +126,24 @@ class Encoder:
         Example:
             `encoder.encode_queries(["a red car", Path("car.png"), (Path("car.png"), "the same in blue")])`
         """
-        return self._encode(contents, "query", batch_size=batch_size, progress=progress, on_error=on_error)
+        return self._encode_all(contents, "query", batch_size=batch_size, progress=progress, on_error=on_error)
 
     def encode_candidates(
         self, contents: Sequence[Input], *, batch_size: int = 64, progress: bool | None = None, on_error: OnError = "raise"
     ) -> np.ndarray:
         """Encode candidates (documents), the document prompt put before each text; see `encode_queries`."""
-        return self._encode(contents, "document", batch_size=batch_size, progress=progress, on_error=on_error)
+        return self._encode_all(contents, "document", batch_size=batch_size, progress=progress, on_error=on_error)
 
-    def encode_images(self, images: Sequence[Any], *, batch_size: int = 64, progress: bool | None = None) -> np.ndarray:
+    def encode_images(
+        self, images: Sequence[Any], *, batch_size: int = 64, progress: bool | None = None, on_error: OnError = "raise"
+    ) -> np.ndarray:
         """Encode pictures with a model that reads them (CLIP, SigLIP, a dual encoder, Qwen-VL); no prompt is put before them.
 
         Args:
             images: n open PIL images, paths or `Picture`s; n may be 0.
             batch_size: images per forward pass.
             progress: as in `encode_queries`.
+            on_error: as in `encode_queries`.
 
         Returns:
             Raw float32 vectors (n, D) in the order of the images.
@@ -150,17 +154,23 @@ class Encoder:
         """
         if reads(self.model) == "texts":
             raise InputError(f"{self.name} reads {', '.join(map(str, self.model.modalities))}, not images: choose a model such as CLIP")
-        contents = as_contents(images, what="images")
+        skipped = collector(on_error, "images")
+        contents = as_contents(images, what="images", skipped=skipped)
         for index, content in enumerate(contents):
-            if not isinstance(content, Picture):
+            if not isinstance(content, Picture) and not (skipped and index in skipped.problems):
                 raise InputError(
                     f"images[{index}] must be a PIL image, a path or a Picture, got {type(images[index]).__name__}: "
                     "open it with PIL.Image.open(path), or give pathlib.Path(path)"
                 )
         bar = sys.stderr.isatty() if progress is None else progress
-        return encode_contents(self.model, contents, batch_size=batch_size, progress=bar, what="images")
+        vectors = encode_contents(self.model, contents, batch_size=batch_size, progress=bar, skipped=skipped, what="images")
+        if skipped is not None:
+            skipped.warn()
+        return vectors
 
-    def encode_to_memmap(self, contents: Iterable[Input], out: Path | str, *, role: Role = "document", batch_size: int = 64) -> np.ndarray:
+    def encode_to_memmap(
+        self, contents: Iterable[Input], out: Path | str, *, role: Role = "document", batch_size: int = 64, on_error: OnError = "raise"
+    ) -> np.ndarray:
         """Encode a stream of any length into a .npy file, a few batches in memory at a time.
 
         Args:
@@ -168,6 +178,7 @@ class Encoder:
             out: the .npy file; appears whole at the end, and replaces one that is there.
             role: whose prompt to use.
             batch_size: contents per forward pass.
+            on_error: as in `encode_queries`; one warning at the end.
 
         Returns:
             The file as a read-only memory map (n, D), float32.
@@ -176,9 +187,12 @@ class Encoder:
             InputError: as `encode_queries`, the index counted from the start of the stream.
             WorkError: the disk refused.
         """
+        skipped = collector(on_error, "contents")
         with ArrayWriter(Path(out), width=self.dimensions) as writer:
             for chunk in _chunks(contents, batch_size * _CHUNKS):
-                writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=writer.rows))
+                writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=writer.rows, skipped=skipped))
+        if skipped is not None:
+            skipped.warn()
         return np.load(out, mmap_mode="r")
 
     def score(self, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
@@ -223,35 +237,30 @@ class Encoder:
         )
         return f"{front}\n# {Path(self.name).name}\n\n{self.contract.scoring_words}.\n"
 
-    def _encode(
-        self,
-        contents: Sequence[Input],
-        role: Role,
-        *,
-        batch_size: int,
-        progress: bool | None,
-        first: int = 0,
-        on_error: OnError = "raise",
+    def _encode_all(
+        self, contents: Sequence[Input], role: Role, *, batch_size: int, progress: bool | None, on_error: OnError
     ) -> np.ndarray:
-        unreadable: dict[int, str] | None = {} if on_error == "skip" else None
-        checked = as_contents(contents, what="contents", first=first, unreadable=unreadable)
+        skipped = collector(on_error, "contents")
         bar = sys.stderr.isatty() if progress is None else progress
-        vectors = encode_contents(
+        vectors = self._encode(contents, role, batch_size=batch_size, progress=bar, skipped=skipped)
+        if skipped is not None:
+            skipped.warn(stacklevel=3)
+        return vectors
+
+    def _encode(
+        self, contents: Sequence[Input], role: Role, *, batch_size: int, progress: bool, skipped: Skipped | None, first: int = 0
+    ) -> np.ndarray:
+        return encode_contents(
             self.model,
-            checked,
+            as_contents(contents, what="contents", first=first, skipped=skipped),
             prompt=self.model.prompts.get(role) or None,
             task=task_of(self.model, role),
             batch_size=batch_size,
-            progress=bar,
-            on_error=on_error,
+            progress=progress,
+            skipped=skipped,
             what="contents",
             first=first,
         )
-        if unreadable:
-            vectors[list(unreadable)] = 0.0
-            told = "; ".join(list(unreadable.values())[:3])
-            warnings.warn(f"{len(unreadable)} contents could not be read and got the zero vector: {told}", UserWarning, stacklevel=3)
-        return vectors
 
 
 def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similarity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from normwise.data.contents import Content, Interleaved, Modality, content_words
 from normwise.data.pictures import Picture
 from normwise.data.texts import lone_surrogate
 from normwise.models.chat_templates import read_whole
+from normwise.models.skipping import Skipped
 
 Reads = Literal["texts", "towers", "together"]
 # A content as a person writes it: see `as_contents`.
@@ -51,7 +52,9 @@ def reads(st: SentenceTransformer) -> Reads:
     return "together" if "message" in known or pair else "towers"
 
 
-def group_contents(st: SentenceTransformer, contents: Sequence[Content], *, what: str = "inputs", first: int = 0) -> list[Group]:
+def group_contents(
+    st: SentenceTransformer, contents: Sequence[Content], *, what: str = "inputs", first: int = 0, without: Container[int] = ()
+) -> list[Group]:
     """Sort contents into groups of one modality.
 
     A model of two towers (CLIP, SigLIP) reads no text and picture in one pass: such a content is split, and its vector
@@ -63,9 +66,11 @@ def group_contents(st: SentenceTransformer, contents: Sequence[Content], *, what
         contents: n contents.
         what: what messages call them.
         first: the number of the first one in messages.
+        without: rows to leave out.
 
     Returns:
-        At most one group for each modality, texts first; together their owners are 0..n-1, each at least once.
+        At most one group for each modality, texts first; together their owners are the rows 0..n-1 but those left out, each
+        at least once.
 
     Raises:
         InputError: a picture for a model that reads texts only.
@@ -73,6 +78,8 @@ def group_contents(st: SentenceTransformer, contents: Sequence[Content], *, what
     kind = reads(st)
     found: dict[Modality, list[tuple[int, Content]]] = {"text": [], "image": [], "text+image": []}
     for place, content in enumerate(contents):
+        if place in without:
+            continue
         modality = modality_of(content)
         if modality != "text" and kind == "texts":
             raise InputError(
@@ -92,16 +99,16 @@ def group_contents(st: SentenceTransformer, contents: Sequence[Content], *, what
     ]
 
 
-def as_contents(values: Sequence[Input], *, what: str, first: int = 0, unreadable: dict[int, str] | None = None) -> list[Content]:
+def as_contents(values: Sequence[Input], *, what: str, first: int = 0, skipped: Skipped | None = None) -> list[Content]:
     """What a person hands over as contents: texts stay texts, paths and open images become pictures.
 
     Args:
         values: texts (str), pictures (`pathlib.Path`, open PIL image, `Picture`), and tuples or lists of these, which are
             read in their order.
         what: what messages call them.
-        first: the number of the first one in messages.
-        unreadable: receives, by place, the reason of every picture that cannot be read, whose content is then an empty
-            text; None raises at the first.
+        first: the number of the first one in messages and in `skipped`.
+        skipped: receives those with a picture that cannot be read, whose content is then an empty text; None raises at
+            the first.
 
     Raises:
         InputError: one value in place of a list, or a value that is none of these; the message names its index.
@@ -111,19 +118,23 @@ def as_contents(values: Sequence[Input], *, what: str, first: int = 0, unreadabl
     if not isinstance(values, Iterable) or type(values).__module__.startswith("PIL."):
         raise InputError(f"{what} must be a list, got one {type(values).__name__}: put it into a list")
     contents: list[Content] = []
-    for place, value in enumerate(values):
+    for number, value in enumerate(values, start=first):
         try:
-            contents.append(_as_content(value, f"{what}[{first + place}]"))
-        except UnreadablePictureError as error:
-            if unreadable is None:
+            contents.append(_as_content(value, f"{what}[{number}]"))
+        except _UnreadablePictureError as error:
+            if skipped is None:
                 raise
-            unreadable[place] = str(error)
+            skipped.add(number, error.problem)
             contents.append("")
     return contents
 
 
-class UnreadablePictureError(InputError):
+class _UnreadablePictureError(InputError):
     """A picture that a person handed over and that cannot be read."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.problem = problem
 
 
 def _as_content(value: Any, name: str) -> Content:
@@ -137,14 +148,30 @@ def _as_content(value: Any, name: str) -> Content:
         try:
             return Picture.of_file(str(value), name=str(value)) if isinstance(value, PurePath) else Picture.of_image(value, name=name)
         except InputError as error:
-            raise UnreadablePictureError(f"{name}: {error}") from None
+            raise _UnreadablePictureError(name, str(error)) from None
     if isinstance(value, tuple | list) and value:
         parts = [_as_content(part, f"{name}[{place}]") for place, part in enumerate(value)]
         flat = tuple(part for content in parts for part in parts_of(content))
         if any(isinstance(part, Picture) for part in flat):
             return flat[0] if len(flat) == 1 else Interleaved(flat)
-    came = f"{value!r:.60} ({type(value).__name__})"
-    raise InputError(f"{name} must be a text (str) or a picture (pathlib.Path, PIL image), got {came}: drop or fill that row")
+    came = f"{' '.join(repr(value).split()):.60} ({type(value).__name__})"
+    raise InputError(f"{name} must be a text (str) or a picture (pathlib.Path, PIL image), got {came}: {_way_out(value)}")
+
+
+def _way_out(value: Any) -> str:
+    """What to do with a value that is no content.
+
+    Example:
+        >>> _way_out(b"x"), _way_out(None)
+        ('bytes of a picture go in as Picture.of_bytes(data, name=...)', 'leave that row out, or fill it')
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes of a picture go in as Picture.of_bytes(data, name=...)"
+    if hasattr(value, "__array__"):
+        return "an array of pixels goes in as PIL.Image.fromarray(array), rows x columns x 3 of uint8"
+    if isinstance(value, tuple | list | dict):
+        return "texts and pictures that belong together go in as a tuple of str and pathlib.Path with at least one picture"
+    return "leave that row out, or fill it"
 
 
 def model_input(st: SentenceTransformer, content: Content, opened: Opened = Picture.open) -> Any:
