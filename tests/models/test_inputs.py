@@ -167,6 +167,8 @@ def test_groups_cover_every_content_once_or_by_its_parts(encoder):
     groups = group_contents(encoder.model, contents)
     assert [(group.modality, group.owners.tolist()) for group in groups] == [("text", [0, 2, 3]), ("image", [1, 2, 2])]
     assert {modality_of(content) for group in groups for content in group.inputs} == {"text", "image"}
+    left = group_contents(encoder.model, contents, without={0, 2})
+    assert [(group.modality, group.owners.tolist()) for group in left] == [("text", [3]), ("image", [1])]
     assert reads(encoder.model) == "towers"
     assert model_input(encoder.model, "x.png") == {"text": "x.png"}
 
