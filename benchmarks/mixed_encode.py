@@ -10,10 +10,6 @@ Run: python benchmarks/mixed_encode.py [--rounds 7] [--each 64] [--batch 32]
 from __future__ import annotations
 
 import argparse
-import io
-import os
-import platform
-import statistics
 import sys
 import tempfile
 import time
@@ -21,8 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image
+from rounds import claim, jpeg_picture, machine
 
 from normwise.core.config import ModelConfig
 from normwise.core.files import write_json
@@ -48,9 +43,7 @@ def contents(each: int) -> list[list[Content]]:
         return " ".join(generator.choice(WORDS, size=12))
 
     def picture(number: int) -> Picture:
-        buffer = io.BytesIO()
-        Image.fromarray(generator.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)).save(buffer, format="JPEG", quality=90)
-        return Picture.of_bytes(buffer.getvalue(), name=f"picture {number}")
+        return jpeg_picture(generator.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8), name=f"picture {number}")
 
     pairs: list[Content] = [Interleaved((picture(number), text())) for number in range(each)]
     return [[text() for _ in range(each)], [picture(each + number) for number in range(each)], pairs]
@@ -87,25 +80,17 @@ def main() -> None:
         rounds = [(seconds(encoder, [mixed], options.batch), seconds(encoder, kinds, options.batch)) for _ in range(options.rounds)]
         ratios = [one / three for one, three in rounds]
         claims.append(
-            {
-                "claim": f"one mixed call of {name} takes at most 1.1 times what its kinds take apart",
-                "median": statistics.median(ratios),
-                "min": min(ratios),
-                "max": max(ratios),
-                "unit": "x",
-                "rounds": options.rounds,
-                "bound": BOUND,
-                "holds": statistics.median(ratios) <= BOUND,
-                "note": f"{len(flat)} contents, a third of each kind; largest difference of a coordinate {difference:.1g}",
-                "seconds": rounds,
-            }
+            claim(
+                f"one mixed call of {name} takes at most 1.1 times what its kinds take apart",
+                ratios,
+                bound=BOUND,
+                at_most=True,
+                note=f"{len(flat)} contents, a third of each kind; largest difference of a coordinate {difference:.1g}",
+                seconds=rounds,
+            )
         )
         print(claims[-1], flush=True)
-    machine = (
-        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}, Python {platform.python_version()}, "
-        f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f} at the end"
-    )
-    write_json(RESULTS, {"machine": machine, "claims": claims, "settings": vars(options)})
+    write_json(RESULTS, {"machine": machine(), "claims": claims, "settings": vars(options)})
 
 
 if __name__ == "__main__":

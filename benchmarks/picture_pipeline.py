@@ -11,9 +11,6 @@ Run: python benchmarks/picture_pipeline.py [--rounds 5] [--pictures 64] [--batch
 from __future__ import annotations
 
 import argparse
-import io
-import os
-import platform
 import statistics
 import tempfile
 import time
@@ -24,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from rounds import claim, jpeg_picture, machine
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from transformers import AutoTokenizer, CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPProcessor
@@ -47,9 +45,7 @@ def photos(count: int) -> list[Picture]:
     for number in range(count):
         shapes = Image.fromarray(generator.integers(0, 256, (24, 24, 3), dtype=np.uint8)).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
         grainy = np.asarray(shapes) + generator.normal(0.0, 6.0, (SIDE, SIDE, 3))
-        buffer = io.BytesIO()
-        Image.fromarray(grainy.clip(0, 255).astype(np.uint8)).save(buffer, format="JPEG", quality=90)
-        found.append(Picture.of_bytes(buffer.getvalue(), name=f"picture {number}"))
+        found.append(jpeg_picture(grainy.clip(0, 255).astype(np.uint8), name=f"picture {number}"))
     return found
 
 
@@ -113,25 +109,17 @@ def main() -> None:
         pipeline, model = (len(shown) / statistics.median(side[0] for side in sides) for sides in zip(*rounds, strict=True))
         work = statistics.median(model[1] / pipeline[1] for pipeline, model in rounds)
         claims.append(
-            {
-                "claim": f"pictures are made ready at least twice as fast as {name} reads them",
-                "median": statistics.median(ratios),
-                "min": min(ratios),
-                "max": max(ratios),
-                "unit": "x",
-                "rounds": options.rounds,
-                "bound": BOUND,
-                "holds": statistics.median(ratios) >= BOUND,
-                "note": f"a lower bound; {pipeline:.0f} to {model:.0f} pictures a second, {SIDE} px JPEG; {work:.2f}x in time of cores",
-                "seconds": rounds,
-            }
+            claim(
+                f"pictures are made ready at least twice as fast as {name} reads them",
+                ratios,
+                bound=BOUND,
+                at_most=False,
+                note=f"a lower bound; {pipeline:.0f} to {model:.0f} pictures a second, {SIDE} px JPEG; {work:.2f}x in time of cores",
+                seconds=rounds,
+            )
         )
         print(claims[-1], flush=True)
-    machine = (
-        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.system()}, Python {platform.python_version()}, "
-        f"torch {torch.__version__}, load {os.getloadavg()[0]:.1f} at the end"
-    )
-    write_json(RESULTS, {"machine": machine, "claims": claims, "settings": vars(options)})
+    write_json(RESULTS, {"machine": machine(), "claims": claims, "settings": vars(options)})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,16 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 # Long, with pages of their own: `make study` and the commands that they name themselves.
-PROFILES = ("study", "norm_study", "packaged_models", "concepts", "calibration_study", "negatives_study", "staircase_study")
+PROFILES = (
+    "study",
+    "norm_study",
+    "packaged_models",
+    "concepts",
+    "calibration_study",
+    "negatives_study",
+    "staircase_study",
+    "pictures_study",
+)
 BEGIN, END = "<!-- results: written by benchmarks/run.py -->", "<!-- end of results -->"
 
 
