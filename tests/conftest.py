@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -25,6 +26,12 @@ _quiet = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("quick", max_examples=25, deadline=None, suppress_health_check=_quiet, derandomize=False)
 settings.register_profile("long", max_examples=500, deadline=None, suppress_health_check=_quiet)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_collection_finish(session):
+    """What has been imported lives to the end: each full collection, and every training asks for one, would walk over all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

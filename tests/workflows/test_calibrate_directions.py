@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from normwise.core.calibration_records import Fingerprint
+from normwise.core.calibration_records import Fingerprint, ThresholdRecord, VerdictRecord
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity
 from normwise.data.contents import Interleaved
@@ -21,6 +21,9 @@ from normwise.report.page import render_calibration
 from normwise.theory.calibration import Calibration
 from normwise.theory.calibration_error import expected_calibration_error
 from normwise.theory.hit_lists import HitLists
+from normwise.theory.logistic_calibrator import LogisticCalibrator, LogisticColumn
+from normwise.theory.lower_hits import LowerHits
+from normwise.workflows import calibrate_finish
 from normwise.workflows.calibrate_data import Asked, cluster
 from normwise.workflows.calibrate_directions import CalibrationSet, DirectedCalibration, corpus_notes, divide, parse_calibrations
 from normwise.workflows.calibrate_files import Place
@@ -98,6 +101,45 @@ def fit(material, asked, **goal):
     return fit_calibration(material, asked, Goal(**goal), model_name="m", data_name="d")
 
 
+def written(*, center=0.26, usable=True):
+    """A calibration as `fit` makes them of the score alone, written down: a hit with a score of `center` is right as often as not."""
+    threshold = ThresholdRecord(
+        precision_target=0.6, confidence=0.9, probability=0.34, coverage=0.9, answered=117, precision=0.67, precision_low=0.6
+    )
+    return Calibration(
+        fingerprint=Fingerprint(model="m", similarity="cosine", search="exact", candidates=CANDIDATES, corpus_texts="h", depth=CANDIDATES),
+        calibrator=LogisticCalibrator(
+            kind="logistic", columns=(LogisticColumn(signal="score", center=center, scale=0.02, coefficient=0.8),), intercept=0.0
+        ),
+        lower_hits=LowerHits(intercept=-0.2, weights=(0.9, 20.0, -0.5, 0.4)),
+        threshold=threshold if usable else None,
+        verdict=VerdictRecord(label="usable" if usable else "no-usable-threshold", text=f"center {center}"),
+        target=0.6,
+        confidence_level=0.9,
+        created="2026-01-02",
+    )
+
+
+# Queries of texts and of pictures, whose scores lie elsewhere and closer together.
+EACH = 300
+
+
+def two_parts():
+    random = np.random.default_rng(3)
+    return (texts(EACH), clip_scores(random, EACH)), (pictures(EACH, 1000), clip_scores(random, EACH, shift=0.4, scale=0.5))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Either part of `two_parts` calibrated where the other is not, by direction."""
+    made = {}
+    for each in two_parts():
+        material, asked = world([each], contents=pictures(CANDIDATES))
+        [part] = divide(material, asked, seed=0)
+        made[part.direction] = fit(part.material, part.asked, precision=0.7)
+    return made
+
+
 @pytest.mark.slow
 def test_scores_near_a_fifth_become_probabilities_and_a_threshold_keeps_its_promise():
     random = np.random.default_rng(0)
@@ -122,19 +164,15 @@ def test_scores_near_a_fifth_become_probabilities_and_a_threshold_keeps_its_prom
 def test_scores_that_tell_nothing_are_refused_a_threshold():
     random = np.random.default_rng(2)
     # The match stands out at random only: right as often as chance, whatever the score.
-    scores = random.normal(0.2, 0.03, size=(700, 3))
-    material, asked = world([(texts(700), scores)], contents=pictures(3))
+    scores = random.normal(0.2, 0.03, size=(400, 3))
+    material, asked = world([(texts(400), scores)], contents=pictures(3))
     report, _ = fit(*(lambda part: (part.material, part.asked))(divide(material, asked, seed=0)[0]))
     assert (report.threshold, report.verdict.label) == (None, "no-usable-threshold")
 
 
 @pytest.mark.slow
-def test_two_directions_are_each_as_if_the_other_were_not_there(tmp_path):
-    random = np.random.default_rng(3)
-    mine = (texts(300), clip_scores(random, 300)), (pictures(300, 1000), clip_scores(random, 300, shift=0.4, scale=0.5))
-    contents = pictures(CANDIDATES)
-    whole = world(mine, contents=contents)
-    alone = [world([each], contents=contents) for each in mine]
+def test_two_directions_are_each_as_if_the_other_were_not_there(tmp_path, alone):
+    whole = world(two_parts(), contents=pictures(CANDIDATES))
     output = Output(Place(tmp_path / "calibration.json", None, ()), tmp_path / "page.html", {"--seed": "0"}, 0.0)
     report = finish(*whole, Goal(precision=0.7), output, ("m", "d"))
     assert isinstance(report, DirectionsReport)
@@ -142,9 +180,8 @@ def test_two_directions_are_each_as_if_the_other_were_not_there(tmp_path):
     kept = parse_calibrations((tmp_path / "calibration.json").read_bytes(), "calibration.json")
     assert isinstance(kept, CalibrationSet)
     assert kept.candidates == ("image",)
-    for name, (material, asked) in zip(("text -> image", "image -> image"), alone, strict=True):
-        [part] = divide(material, asked, seed=0)
-        _, expected = fit(part.material, part.asked, precision=0.7)
+    assert set(alone) == set(report.directions)
+    for name, (_, expected) in alone.items():
         found = kept.of(name)
         assert isinstance(found, Calibration)
         assert found.calibrator == expected.calibrator
@@ -159,10 +196,14 @@ def test_two_directions_are_each_as_if_the_other_were_not_there(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_direction_that_cannot_be_calibrated_does_not_stop_the_other(tmp_path):
-    random = np.random.default_rng(4)
-    few = (pictures(5, 1000), clip_scores(random, 5))
-    material, asked = world([(texts(200), clip_scores(random, 200)), few], contents=pictures(CANDIDATES))
+def test_a_direction_that_cannot_be_calibrated_does_not_stop_the_other(tmp_path, alone, monkeypatch):
+    few = (pictures(5, 1000), clip_scores(np.random.default_rng(4), 5))
+    material, asked = world([two_parts()[0], few], contents=pictures(CANDIDATES))
+
+    def fitted_before(part, queries, goal, **more):
+        return alone["text -> image"] if len(queries.judged) == EACH else fit_calibration(part, queries, goal, **more)
+
+    monkeypatch.setattr(calibrate_finish, "fit_calibration", fitted_before)
     output = Output(Place(tmp_path / "calibration.json", None, ()), None, {}, 0.0)
     report = finish(material, asked, Goal(), output, ("m", "d"))
     assert list(report.directions) == ["text -> image"]
@@ -180,18 +221,29 @@ def test_where_no_direction_can_be_calibrated_each_says_why():
 
 
 @pytest.mark.slow
-def test_texts_alone_are_calibrated_and_kept_as_before(tmp_path):
+def test_texts_alone_are_calibrated_and_kept_as_before(tmp_path, monkeypatch):
     random = np.random.default_rng(6)
     material, asked = world([(texts(200), clip_scores(random, 200))], contents=texts(CANDIDATES, "document"))
     [part] = divide(material, asked, seed=0)
     assert part.material is material
     assert part.asked is asked
+    fitted = []
+
+    def watched(*given, **more):
+        fitted.append((given, more, fit_calibration(*given, **more)))
+        return fitted[-1][2]
+
+    monkeypatch.setattr(calibrate_finish, "fit_calibration", watched)
     output = Output(Place(tmp_path / "calibration.json", None, ()), None, {}, 0.0)
     report = finish(material, asked, Goal(), output, ("m", "d"))
+    [((of, by, goal), more, (said, alone))] = fitted
+    assert of is material
+    assert by is asked
+    assert (goal, more) == (Goal(), {"model_name": "m", "data_name": "d", "thumbnails": None})
     assert not isinstance(report, DirectionReport | DirectionsReport)
+    assert report.calibrators == said.calibrators
     read = json.loads((tmp_path / "calibration.json").read_text())
     assert (read["format"], "calibrations" in read) == (1, False)
-    _, alone = fit(material, asked)
     assert parse_calibrations(json.dumps(read), "x") == alone.model_copy(update={"options": {}})
 
 
@@ -276,11 +328,7 @@ def test_the_text_of_a_picture_in_a_hash_is_its_digest_and_that_of_a_text_the_te
 
 @pytest.fixture(scope="module")
 def kept():
-    random = np.random.default_rng(10)
-    material, asked = world([(texts(240), clip_scores(random, 240))], contents=pictures(CANDIDATES))
-    [part] = divide(material, asked, seed=0)
-    _, calibration = fit(part.material, part.asked, signals=("score", "margin"))
-    return calibration
+    return written()
 
 
 def test_a_set_knows_its_directions_and_says_so(kept):

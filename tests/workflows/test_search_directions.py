@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_calibrate_directions import CANDIDATES, clip_scores, divide, fit, hit_lists, picture, pictures, texts, world
+from test_calibrate_directions import CANDIDATES, clip_scores, hit_lists, picture, written
 
 from normwise.core.errors import InputError
 from normwise.data.documents import indexed_text
@@ -15,15 +15,8 @@ from normwise.workflows.search_queries import asked_contents
 
 @pytest.fixture(scope="module")
 def fitted():
-    """Two calibrations that answer the same scores differently."""
-    made = []
-    for seed, shift in ((11, 0.0), (12, -0.02)):
-        scores = clip_scores(np.random.default_rng(seed), 260)
-        scores[:, 0] += shift
-        material, asked = world([(texts(260), scores)], contents=pictures(CANDIDATES))
-        [part] = divide(material, asked, seed=0)
-        made.append(fit(part.material, part.asked, signals=("score",), precision=0.6)[1])
-    return made
+    """Two calibrations that answer the same scores differently; the second has no threshold."""
+    return [written(), written(center=0.24, usable=False)]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +130,7 @@ def test_verdicts_without_a_threshold_are_told_by_direction(both, fitted):
     assert choose(kept, ["text"], ["image"], task=None).verdict == "why"
     assert fitted[0].threshold is not None
     assert choose(both, ["text"], ["image"], task=None).verdict == ""
+    assert choose(both, ["text", "image"], ["image"] * 2, task=None).verdict == f"image -> image: {fitted[1].verdict.text}"
     assert choose(kept, ["image"], ["image"], task=None).verdict == fitted[1].verdict.text
 
 

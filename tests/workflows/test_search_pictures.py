@@ -1,6 +1,10 @@
-"""Pictures calibrated, indexed and searched with a real dual encoder, trained here for a few steps on scikit-learn's digits."""
+"""Pictures calibrated, indexed and searched with a real dual encoder, trained here for a few steps on scikit-learn's digits.
+
+Opening the encoder takes longer than what most tests do with it: where a test is not about that, it gets the open one.
+"""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -19,8 +23,10 @@ from normwise.models.encoder import Encoder
 from normwise.models.inputs import grouped_features
 from normwise.models.loading import load_base
 from normwise.report.hits_view import DirectionReport
+from normwise.workflows import calibrate_finish
 from normwise.workflows.build_index import build_index
 from normwise.workflows.calibrate import calibrate
+from normwise.workflows.calibrate_directions import parse_calibrations
 from normwise.workflows.calibrate_files import choose_place
 from normwise.workflows.change_index import add_to_index
 from normwise.workflows.search import Searcher
@@ -66,10 +72,15 @@ def model(tmp_path_factory, digits):
 
 
 @pytest.fixture(scope="module")
-def calibrated(tmp_path_factory, model):
+def encoder(model):
+    return Encoder.load(model)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory, model, encoder):
     """An index of the ten names, and its calibration with a page."""
     folder = tmp_path_factory.mktemp("index")
-    build_index(folder / "names", model=model, data="digits")
+    build_index(folder / "names", model=encoder, data="digits")
     places = {"index": folder / "names", "out": folder / "names" / "calibration.json", "report": folder / "page.html"}
     report = calibrate(model, "digits", precision=0.5, limit_queries=240, **places)
     return folder, report
@@ -82,7 +93,7 @@ def colored(path, color, size=(20, 14)):
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory, model):
+def shop(tmp_path_factory, encoder):
     """Three pictures, one of them with a text, and a lone text; and their index."""
     folder = tmp_path_factory.mktemp("shop")
     for name, color in (("red", (250, 20, 20)), ("green", (10, 220, 20)), ("blue", (10, 20, 240))):
@@ -94,7 +105,7 @@ def shop(tmp_path_factory, model):
         {"_id": "t", "text": "only words", "image": None},
     ]
     (folder / "shop.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    build_index(folder / "index", model=model, data=folder / "shop.jsonl")
+    build_index(folder / "index", model=encoder, data=folder / "shop.jsonl")
     return folder
 
 
@@ -125,7 +136,7 @@ def test_its_page_shows_the_pictures_with_probability_and_i_dont_know(calibrated
     assert len(page) < 600_000
 
 
-def test_a_picture_finds_its_name_with_the_probability_of_its_direction(calibrated, model, digits):
+def test_a_picture_finds_its_name_with_the_probability_of_its_direction(calibrated, digits):
     folder, _ = calibrated
     queries = list(digits.test.queries[:40])
     with Searcher.open(folder / "names") as searcher:
@@ -138,23 +149,23 @@ def test_a_picture_finds_its_name_with_the_probability_of_its_direction(calibrat
     assert found.hits(0)[0].text in digits.test.corpus.texts
 
 
-def test_a_direction_without_a_calibration_is_refused_in_words(calibrated):
+def test_a_direction_without_a_calibration_is_refused_in_words(calibrated, encoder):
     folder, _ = calibrated
-    with Searcher.open(folder / "names") as searcher:
+    with Searcher.open(folder / "names", model=encoder) as searcher:
         found = searcher.search(["the number three"], k=2)
     assert np.isnan(found.probabilities).all()
     assert "calibrated for image -> text only, and this is text -> text" in found.why_not_calibrated
     assert found.hits(0)[0].reason.startswith("not calibrated: ")
     with (
-        Searcher.open(folder / "names", calibration=folder / "names" / "calibration.json") as searcher,
+        Searcher.open(folder / "names", model=encoder, calibration=folder / "names" / "calibration.json") as searcher,
         pytest.raises(InputError, match=r"is calibrated for image -> text only, and this is text -> text: calibrate on data"),
     ):
         searcher.search(["the number three"])
 
 
-def test_of_mixed_queries_those_of_the_direction_have_probabilities(calibrated, digits):
+def test_of_mixed_queries_those_of_the_direction_have_probabilities(calibrated, encoder, digits):
     folder, _ = calibrated
-    with Searcher.open(folder / "names") as searcher:
+    with Searcher.open(folder / "names", model=encoder) as searcher:
         mixed = searcher.search(["three", digits.test.queries[0], ("like", digits.test.queries[1])], k=2)
         alone = searcher.search([digits.test.queries[0]], k=2)
     assert np.isnan(mixed.probabilities).all(axis=1).tolist() == [True, False, True]
@@ -164,15 +175,24 @@ def test_of_mixed_queries_those_of_the_direction_have_probabilities(calibrated, 
     [note] = mixed.notes
     assert "2 of 3 queries have no probabilities" in note
     assert "text+image -> text" in note
-    with Searcher.open(folder / "names") as searcher:
+    with Searcher.open(folder / "names", model=encoder) as searcher:
         vectors = searcher.search(np.ones((1, 32), dtype=np.float32))
     assert "vectors do not tell theirs" in vectors.why_not_calibrated
 
 
-def test_a_calibration_without_the_index_holds_for_it_too(calibrated, model):
-    """The hash of texts is the same, whoever read them; the file lies beside the model."""
-    folder, _ = calibrated
-    calibrate(model, "digits", precision=0.5, limit_queries=120, signals=("score",))
+def test_a_calibration_without_the_index_holds_for_it_too(calibrated, model, monkeypatch):
+    """The hash of texts is the same, whoever read them; the file lies beside the model. What was fitted before is not fitted anew."""
+    folder, report = calibrated
+    before = parse_calibrations((folder / "names" / "calibration.json").read_bytes(), "calibration.json").of("image -> text")
+    found = []
+
+    def fitted_before(material, asked, goal, **more):
+        found.append(material.fingerprint)
+        return report, before.model_copy(update={"fingerprint": material.fingerprint})
+
+    monkeypatch.setattr(calibrate_finish, "fit_calibration", fitted_before)
+    calibrate(model, "digits", precision=0.5, limit_queries=20)
+    assert found == [before.fingerprint]
     (folder / "names" / "calibration.json").rename(folder / "aside.json")
     try:
         with Searcher.open(folder / "names") as searcher:
@@ -184,7 +204,7 @@ def test_a_calibration_without_the_index_holds_for_it_too(calibrated, model):
     assert any("was replaced" in note for note in choose_place(str(model), out=None, save=True).notes)
 
 
-def test_an_index_of_pictures_keeps_words_and_digests_and_finds_them_again(shop, model):
+def test_an_index_of_pictures_keeps_words_and_digests_and_finds_them_again(shop, encoder):
     index = open_index(shop / "index")
     kept = dict(zip("rgbt", index.texts(list("rgbt")), strict=True))
     index.close()
@@ -197,42 +217,41 @@ def test_an_index_of_pictures_keeps_words_and_digests_and_finds_them_again(shop,
         np.testing.assert_allclose(found.scores[:, 0], 1.0, atol=1e-4)
         assert [found.hits(row)[0].text for row in range(3)] == ["[pictures/red.png]", "[pictures/blue.png]", "only words"]
         assert found.with_texts().hits(0)[1].text in {"[pictures/green.png] a green field", "[pictures/blue.png]", "only words"}
-        encoder = Encoder.load(model)
         np.testing.assert_allclose(encoder.encode_candidates([shop / "pictures" / "red.png"])[0], encoder.encode_queries(
             [Picture.of_file(shop / "pictures" / "red.png")])[0], atol=1e-5)  # fmt: skip
 
 
-def test_another_picture_under_the_same_name_is_another_corpus(shop, model, tmp_path):
+def test_another_picture_under_the_same_name_is_another_corpus(shop, encoder, tmp_path):
     first = open_index(shop / "index").manifest.corpus_texts
     (tmp_path / "shop.jsonl").write_text((shop / "shop.jsonl").read_text())
     for name in ("red", "green", "blue"):
         colored(tmp_path / "pictures" / f"{name}.png", (9, 9, 9) if name == "red" else (1, 2, 3))
-    build_index(tmp_path / "index", model=model, data=tmp_path / "shop.jsonl")
+    build_index(tmp_path / "index", model=encoder, data=tmp_path / "shop.jsonl")
     assert open_index(tmp_path / "index").manifest.corpus_texts != first
 
 
-def test_pictures_join_an_index_of_pictures_and_none_of_texts(shop, model, tmp_path):
+def test_pictures_join_an_index_of_pictures_and_none_of_texts(shop, encoder, tmp_path):
     colored(tmp_path / "new.png", (200, 200, 10))
     (tmp_path / "new.csv").write_text("_id,image\nnew,new.png\n")
-    build_index(tmp_path / "index", model=model, data=shop / "shop.jsonl")
+    shutil.copytree(shop / "index", tmp_path / "index")
     assert add_to_index(tmp_path / "index", data=tmp_path / "new.csv").candidates == 5
-    with Searcher.open(tmp_path / "index") as searcher:
+    with Searcher.open(tmp_path / "index", model=encoder) as searcher:
         assert searcher.search([tmp_path / "new.png"], k=1).ids[0, 0] == "new"
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "more.csv").write_text("_id,image\nmore,new.png\n")
     with pytest.raises(InputError, match=r"new\.png. does not exist in .*lists"):
-        add_to_index(tmp_path / "index", data=tmp_path / "lists" / "more.csv")
-    assert add_to_index(tmp_path / "index", data=tmp_path / "lists" / "more.csv", image_root=tmp_path).candidates == 6
+        add_to_index(tmp_path / "index", model=encoder, data=tmp_path / "lists" / "more.csv")
+    assert add_to_index(tmp_path / "index", model=encoder, data=tmp_path / "lists" / "more.csv", image_root=tmp_path).candidates == 6
     (tmp_path / "texts.txt").write_text("one\ntwo\n")
-    build_index(tmp_path / "texts", model=model, data=tmp_path / "texts.txt")
+    build_index(tmp_path / "texts", model=encoder, data=tmp_path / "texts.txt")
     with pytest.raises(InputError, match=r"new\.csv holds pictures, and the index, built of texts alone.*build the index anew"):
-        add_to_index(tmp_path / "texts", data=tmp_path / "new.csv")
+        add_to_index(tmp_path / "texts", model=encoder, data=tmp_path / "new.csv")
 
 
-def test_malformed_queries_are_told(shop, tmp_path):
+def test_malformed_queries_are_told(shop, encoder, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
     (tmp_path / "empty.png").write_bytes(b"")
-    with Searcher.open(shop / "index") as searcher:
+    with Searcher.open(shop / "index", model=encoder) as searcher:
         for query, words in (
             (tmp_path / "broken.png", r"broken\.png"),
             (tmp_path / "empty.png", r"empty\.png is empty"),
@@ -288,8 +307,8 @@ def test_the_command_takes_a_file_of_pictures_and_the_folder_that_they_stand_in(
         build_index(tmp_path / "other", vectors=np.eye(3), similarity="dot", image_root=shop)
 
 
-def test_pictures_have_no_length(model):
-    lengths = text_lengths(Encoder.load(model), ["three words here", Picture.of_bytes(b"x", name="x"), "one"])
+def test_pictures_have_no_length(encoder):
+    lengths = text_lengths(encoder, ["three words here", Picture.of_bytes(b"x", name="x"), "one"])
     assert np.isnan(lengths).tolist() == [False, True, False]
     assert lengths[0] == lengths[2] + 2
 
