@@ -219,10 +219,8 @@ def evaluate(
         from normwise import cli_mmeb
 
         if cli_mmeb.asked(data, subset, image_root, baseline):
-            cli_mmeb.refuse(
-                vectors=vectors, qrels=qrels, split=split, report=report, similarity=None if similarity == "all" else similarity
-            )
-            return cli_mmeb.evaluate(model, data, subsets=subset, image_root=image_root, baseline=baseline)
+            cli_mmeb.refuse(vectors=vectors, qrels=qrels, split=split, similarity=None if similarity == "all" else similarity)
+            return cli_mmeb.evaluate(model, data, subsets=subset, image_root=image_root, baseline=baseline, report=report)
         _check_similarity(similarity)
         if vectors is not None:
             if model is not None or data is not None or split is not None:

@@ -48,17 +48,27 @@ def refuse(**options: Any) -> None:
 
 
 def evaluate(
-    model: str | None, data: str | None, *, subsets: Sequence[str] | None, image_root: Path | None, baseline: Path | None
+    model: str | None,
+    data: str | None,
+    *,
+    subsets: Sequence[str] | None,
+    image_root: Path | None,
+    baseline: Path | None,
+    report: Path | None = None,
 ) -> Record:
-    """Measure a model, or compare it with what was measured of another."""
+    """Measure a model, or compare it with what was measured of another; the page is of what is returned."""
     from normwise.core.files import read_json
-    from normwise.workflows.mmeb import compare_mmeb, evaluate_mmeb
+    from normwise.workflows.evaluate import check_report
+    from normwise.workflows.mmeb import evaluate_mmeb
+    from normwise.workflows.mmeb_compare import compare_mmeb
 
     if model is None or data is None:
         raise InputError("evaluate needs --model and --data")
+    check_report(report)
     before = None if baseline is None else MmebEvaluation.model_validate(read_json(baseline))
-    found = evaluate_mmeb(model, data, image_root=image_root, subsets=subsets, progress=sys.stderr.isatty())
-    return found if before is None else compare_mmeb(before, found)
+    own = report if before is None else None
+    found = evaluate_mmeb(model, data, image_root=image_root, subsets=subsets, progress=sys.stderr.isatty(), report=own)
+    return found if before is None else compare_mmeb(before, found, report=report)
 
 
 def is_mmeb_record(record: Any) -> bool:

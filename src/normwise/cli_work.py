@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 import sys
 import traceback
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 STOPPED = 130
 LOG = logging.getLogger("normwise")
+_SETTING = re.compile(r"\bdata\.(on_bad_rows|image_root|background|check_pictures|instructions|own_pictures)\b")
+# The commands that read the data of a training config, and where it goes; `train` has it as --config.
+_CONFIG_AS = {**dict.fromkeys(("evaluate", "calibrate", "inspect", "negatives"), "--data"), "data check": "PATH"}
 _EXTRA_OF = {
     **dict.fromkeys(
         ("torch", "sentence_transformers", "transformers", "peft", "datasets", "accelerate", "pyarrow", "safetensors", "yaml"), "train"
@@ -47,7 +51,7 @@ def do(context: typer.Context, work: Callable[[], T], show: Callable[[Any], None
             traceback.print_exc()
         known = _as_ours(error)
         if known is not None:
-            _fail(str(known), known.exit_code)
+            _fail(_advised(str(known), context.command_path), known.exit_code)
         again = command_line("--debug", *context.command_path.split()[1:])
         _fail(f"unexpected {type(error).__name__}: {error}\nThis is a bug of normwise or of a library. For the traceback: {again} ...", 1)
 
@@ -72,6 +76,27 @@ def _as_ours(error: BaseException) -> NormwiseError | None:
         return error
     root = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return MissingExtraError(root, extra=_EXTRA_OF[root]) if root in _EXTRA_OF else None
+
+
+def _advised(message: str, command: str) -> str:
+    """A message that names settings of [data], with how to give them to a command that has none of its own.
+
+    Example:
+        >>> _advised("pairs.csv: row 2 is empty; set data.on_bad_rows", "normwise train")
+        'pairs.csv: row 2 is empty; set data.on_bad_rows'
+        >>> print(_advised("pairs.csv: row 2 is empty; set data.on_bad_rows", "normwise evaluate"))
+        pairs.csv: row 2 is empty; set data.on_bad_rows
+        data.on_bad_rows is a setting of a config file: write on_bad_rows under [data], beside name, and give that file as --data
+    """
+    names = list(dict.fromkeys(_SETTING.findall(message)))
+    place = _CONFIG_AS.get(command.partition(" ")[2])
+    if place is None or not names:
+        return message
+    which = " and ".join(f"data.{name}" for name in names)
+    are = "is a setting" if len(names) == 1 else "are settings"
+    return (
+        f"{message}\n{which} {are} of a config file: write {' and '.join(names)} under [data], beside name, and give that file as {place}"
+    )
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -1,6 +1,7 @@
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from normwise.core.errors import InputError, MissingExtraError
-from normwise.data import emoji_files, emoji_svg, picture_store
+from normwise.data import emoji_composed, emoji_files, emoji_svg, picture_store
 from normwise.data.contents import Interleaved, pictures_of, sameness
 from normwise.data.emoji import build_captions, build_pictures, build_styles
 from normwise.data.emoji_composed import build_composed
@@ -167,6 +168,25 @@ def test_composed_changes_are_those_of_unicode(place, world):
     styled = [data.train.corpus.ids[row] for _, query, rows in all_queries(data) if "style" in query.text for row in rows]
     assert not any("1F1E6" in name or "1F600" in name or "1F63B" in name for name in styled)
     assert {name.startswith("twemoji ") for name in styled} == {True, False}
+
+
+def test_the_picture_of_every_composed_query_is_a_candidate_that_is_not_ranked(place, monkeypatch):
+    loaded = emoji_composed.load_world
+
+    def nearly_alike(*styles, **settings):
+        """Pictures that look the same differ in their bytes, as drawings do."""
+        world = loaded(*styles, **settings)
+        store = world.stores["openmoji"]
+        changed = {key: png + str(row).encode() for row, (key, png) in enumerate(store.png.items())}
+        return replace(world, stores={**world.stores, "openmoji": replace(store, png=changed)})
+
+    monkeypatch.setattr(emoji_composed, "load_world", nearly_alike)
+    data = build_composed(**place)
+    rows = {content.digest: row for row, content in enumerate(data.test.corpus.contents)}
+    for judged in (data.dev, data.test):
+        assert judged is None or judged.not_ranked() == [(rows[query.pictures[0].digest],) for query in judged.queries]
+    # Of pictures that look the same, one is a candidate and asks for all: the same holds in training.
+    assert all(query.pictures[0].digest in rows for query in data.train.queries)
 
 
 def test_forms_of_one_concept_are_one_family():

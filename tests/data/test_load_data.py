@@ -68,6 +68,28 @@ def test_popular_targets_fall_back_to_query_splits(tmp_path):
     assert not set(data.train.queries) & set(data.test.queries)
 
 
+def test_names_of_classes_are_shared_by_all_splits_and_their_pictures_are_not(tmp_path):
+    table = [{"query": f"thing {n}", "positive": f"class {n % 10}"} for n in range(400)]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", table)), seed=0)
+    assert "the 10 positives are names of classes, which training and held-out rows share" in data.notes[0]
+    assert len(set(data.train.positives.tolist())) == 10
+    assert len({row for grades in data.test.relevance for row in grades}) > 5
+    assert not set(data.train.queries) & {*data.test.queries, *data.dev.queries}
+    assert len(set(data.test.clusters.tolist())) == len(data.test)
+
+
+def test_a_positive_of_few_queries_is_no_class_and_tasks_are_told_apart(tmp_path):
+    few = [{"query": f"thing {n}", "positive": f"answer {n % 21}", "task": "find"} for n in range(399)]
+    many = [{"query": f"picture {n}", "positive": f"class {n % 10}", "task": "name"} for n in range(400)]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", few + many)), seed=0)
+    assert "the 10 positives of name are names of classes" in data.notes[0]
+    contents = data.train.corpus.contents
+    trained = {contents[row] for row in data.train.positives.tolist()}
+    held = {contents[row] for part in (data.dev, data.test) for grades in part.relevance for row in grades}
+    assert {name for name in held & trained if name.startswith("class")}
+    assert not {name for name in held & trained if name.startswith("answer")}
+
+
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=80), st.integers(1, 2), st.integers(0, 9))
 def test_hold_out_keeps_clusters_whole(labels, parts, seed):
     labels = np.unique(labels, return_inverse=True)[1]

@@ -228,7 +228,7 @@ def test_many_missing_pictures_are_counted_and_the_first_have_hints(one):
     ) as refused:
         one(rows)
     assert "row 39, column qry_img_path: 'shop/none-38.png' does not exist in" in refused.value.problems[38]
-    assert ["known names" in problem or "did you mean" in problem for problem in refused.value.problems] == [True] * 20 + [False] * 20
+    assert ["check the name" in problem or "did you mean" in problem for problem in refused.value.problems] == [True] * 20 + [False] * 20
     (task,) = one([good(), *rows], on_bad_rows="drop")
     assert task.dropped == {"qry_img_path picture cannot be used": 40}
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from mmeb_material import EVAL, P_AT_1, ColorEncoder, row, write_jsonl, write_mmeb
+from normwise import cli_mmeb
 from normwise.core.errors import InputError
 from normwise.core.mmeb_records import MmebComparison, MmebEvaluation
+from normwise.data.contents import content_words
 from normwise.data.mmeb import read_mmeb_eval
-from normwise.workflows.mmeb import compare_mmeb, evaluate_mmeb
+from normwise.workflows.mmeb import evaluate_mmeb
+from normwise.workflows.mmeb_compare import compare_mmeb
 
 
 @pytest.fixture(scope="module")
@@ -212,3 +215,104 @@ def test_what_cannot_be_asked_is_refused(tasks, found, many):
         compare_mmeb(found, evaluate_mmeb(ColorEncoder(), many))
     with pytest.raises(InputError, match=r"GQA: colors and colors saw other queries or candidates"):
         compare_mmeb(evaluate_mmeb(ColorEncoder(), many), evaluate_mmeb(ColorEncoder(), many, limit_queries=50))
+
+
+def test_a_comparison_holds_what_both_reached(found, tasks):
+    other = evaluate_mmeb(ColorEncoder("swapped", swap={"red": "green"}), tasks)
+    compared = compare_mmeb(other, found, trained_ranking="dot")
+    for name, both in compared.p_at_1.items():
+        (before,), (after,) = ([task for task in one.tasks if task.name == name] for one in (other, found))
+        assert (both.base, both.trained) == (before.p_at_1["cosine"], after.p_at_1["dot"])
+        assert (both.queries, both.candidates, both.chance, both.meta) == (after.queries, after.candidates, after.chance, after.meta)
+        assert compared.tasks[name].difference.mean == pytest.approx(both.trained.mean - both.base.mean)
+    assert set(compared.mean_p_at_1) == {*compared.means, "overall"}
+    overall = compared.mean_p_at_1["overall"]
+    assert (overall.base, overall.trained) == (other.means["overall"].p_at_1["cosine"], found.means["overall"].p_at_1["dot"])
+    assert (overall.tasks, overall.queries, overall.chance) == (4, 11, pytest.approx(np.mean([task.chance for task in found.tasks])))
+    assert compared.notes == found.notes
+    lines = compared.lines()
+    assert len(lines) == 2 + 4 + 7
+    assert lines[-1].startswith("mean overall          4 tasks")
+    assert f"{overall.trained.mean:.3f} [" in lines[-1]
+
+
+def test_a_page_is_written_of_either_and_never_over_another(tasks, found, tmp_path):
+    one, two = tmp_path / "one.html", tmp_path / "two.html"
+    assert evaluate_mmeb(ColorEncoder(), tasks, report=one) == found
+    compare_mmeb(found, found, report=two)
+    assert "OK-VQA" in one.read_text()
+    assert "Trained (cosine)" in two.read_text()
+    seen = ColorEncoder()
+    with pytest.raises(InputError, match=r"one\.html exists already"):
+        evaluate_mmeb(seen, tasks, report=one)
+    assert seen.seen == []
+    with pytest.raises(InputError, match=r"two\.html exists already"):
+        compare_mmeb(found, found, report=two)
+
+
+def test_the_command_shows_a_comparison_and_draws_the_page_of_what_it_returns(root, found, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("normwise.workflows.mmeb._open", lambda model: ColorEncoder(str(model)))
+    baseline = tmp_path / "base.json"
+    baseline.write_text(found.to_json())
+    page = tmp_path / "page.html"
+    given = {"subsets": None, "image_root": None}
+    compared = cli_mmeb.evaluate("mine", str(root), baseline=baseline, report=page, **given)
+    assert isinstance(compared, MmebComparison)
+    assert "Comparison in MMEB" in page.read_text()
+    cli_mmeb.show(compared)
+    said = capsys.readouterr().out
+    assert "trained - base" in said
+    assert "OK-VQA" in said
+    alone = tmp_path / "alone.html"
+    assert isinstance(cli_mmeb.evaluate("mine", str(root), baseline=None, report=alone, **given), MmebEvaluation)
+    assert "Evaluation in MMEB" in alone.read_text()
+    with pytest.raises(InputError, match="exists already"):
+        cli_mmeb.evaluate("mine", str(root), baseline=None, report=alone, **given)
+
+
+def test_some_queries_are_kept_with_the_best_of_their_own_candidates(tasks, found):
+    nearest = found.nearest
+    # Cosine has the higher mean here.
+    assert (nearest.ranking, nearest.seed, nearest.queries, nearest.depth, len(nearest.shown)) == ("cosine", 0, 11, 3, 6)
+    encoder = ColorEncoder()
+    by_name = {task.name: task for task in tasks}
+    asked = nearest.shown
+    assert len({near.task for near in asked}) > 1
+    for near in asked:
+        task = by_name[near.task]
+        rows = [row for row, query in enumerate(task.queries) if content_words(query) == near.query]
+        query = encoder.encode_queries([task.queries[rows[0]]])[0]
+        members = task.candidates[rows[0]]
+        vectors = encoder.encode_candidates([task.corpus.contents[row] for row in members])
+        cosines = [float(vector @ query) / float(np.linalg.norm(vector) * np.linalg.norm(query)) for vector in vectors]
+        order = sorted(range(len(members)), key=lambda place: (-round(cosines[place], 6), members[place]))
+        assert [hit.words for hit in near.hits] == [content_words(task.corpus.contents[members[place]]) for place in order[:3]]
+        assert [hit.score for hit in near.hits] == pytest.approx([cosines[place] for place in order[:3]], abs=1e-6)
+        answers = [members[place] for place in order]
+        assert near.first_right == answers.index(task.answers[rows[0]]) + 1
+        assert [hit.right for hit in near.hits] == [row == task.answers[rows[0]] for row in answers[:3]]
+        assert (near.picture is not None) == ("[shop/" in near.query)
+    assert any(hit.picture for near in asked for hit in near.hits)
+
+
+def test_kept_queries_hang_on_the_seed_and_are_none_for_texts_alone(tasks, many):
+    kept = [[near.query for near in evaluate_mmeb(ColorEncoder(), tasks, seed=seed).nearest.shown] for seed in (0, 0, 1, 2)]
+    assert kept[0] == kept[1]
+    assert len({tuple(each) for each in kept}) == 3
+    assert evaluate_mmeb(ColorEncoder(), many).nearest is None
+
+
+def test_the_ranking_of_the_kept_queries_is_the_better_one(tasks):
+    class Longer(ColorEncoder):
+        """Candidates of the right kind are longer: the dot product finds more."""
+
+        def encode_candidates(self, contents, *, batch_size=64, progress=None):
+            rows = super().encode_candidates(contents, batch_size=batch_size, progress=progress)
+            return rows * np.where(rows.argmax(axis=1) == 0, 9.0, 1.0)[:, None].astype(np.float32)
+
+    (task,) = [task for task in tasks if task.name == "ImageNet-1K"]
+    reds = task.subset(np.array([row for row in range(len(task)) if content_words(task.corpus.contents[task.answers[row]]) == "red"]))
+    found = evaluate_mmeb(Longer(), [reds])
+    assert found.means["overall"].p_at_1["dot"].mean > found.means["overall"].p_at_1["cosine"].mean
+    assert found.nearest.ranking == "dot"
+    assert compare_mmeb(evaluate_mmeb(ColorEncoder(), [reds]), found).nearest == found.nearest

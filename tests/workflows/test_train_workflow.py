@@ -96,7 +96,7 @@ def test_a_complete_run_is_not_touched(finished, beir, small_model):
         train(config_of(beir, small_model), out)
     lines = []
     assert train(config_of(beir, small_model), out, resume=True, log=lines.append) == result
-    assert lines == [f"{out} is complete: nothing to do"]
+    assert lines == [f"{out} is complete: nothing to do (data that have changed since are not looked at; overwrite trains anew)"]
     with pytest.raises(InputError, match="other settings"):
         train(config_of(beir, small_model, seeds=[1]), out, resume=True)
 

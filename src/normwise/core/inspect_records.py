@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from normwise.core.modality_records import AcrossModalities
+from normwise.core.modality_records import AcrossModalities, NormExamples
 from normwise.core.norm_records import NormDistribution, NormReport
 from normwise.core.records import Record
 from normwise.core.usefulness_records import UsefulnessReport
@@ -37,7 +37,8 @@ class InspectReport(NormReport):
     `tail_low` = median / 1% quantile, `tail_high` = 99% quantile / median. `raw_norms` says in words how to get raw
     norms, where the vectors came normalized. `usefulness` is what judged data said, None where none were given.
     `modality` names what the vectors are of, where there are several kinds; `parts` are then the reports of each kind (or of the
-    vectors that were set against these), and `across` is what lies between the first two.
+    vectors that were set against these), and `across` is what lies between the first two. `examples` are contents of a set with
+    pictures, and None where there are no pictures or several kinds: then each part has its own.
     """
 
     stored: str = ""
@@ -54,6 +55,7 @@ class InspectReport(NormReport):
     modality: str = ""
     parts: tuple[InspectReport, ...] = ()
     across: AcrossModalities | None = None
+    examples: NormExamples | None = None
 
 
 class RecoveryResult(Record):

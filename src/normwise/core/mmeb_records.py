@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from normwise.core.records import Interval, Record
+from pydantic import Field
+
+from normwise.core.records import Interval, NearestHits, Record
 
 Verdict = Literal["better", "worse", "undecided at this size"]
 OVERALL, IN_DOMAIN, OUT_OF_DOMAIN = "overall", "in-domain", "out-of-domain"
@@ -51,13 +53,18 @@ class MmebMean(Record):
 
 
 class MmebEvaluation(Record):
-    """What one model does on tasks of MMEB; `means` by meta task, in-domain, out-of-domain and overall, where there are any."""
+    """What one model does on tasks of MMEB; `means` by meta task, in-domain, out-of-domain and overall, where there are any.
+
+    `nearest` holds some queries, drawn by seed over all tasks, with the best of their own candidates under the ranking that has the
+    higher mean; None where there are no pictures.
+    """
 
     model: str
     data: str
     tasks: tuple[MmebTask, ...]
     means: Mapping[str, MmebMean]
     notes: tuple[str, ...] = ()
+    nearest: NearestHits | None = None
 
     def lines(self) -> tuple[str, ...]:
         """The figures in plain lines: tasks, then means.
@@ -71,14 +78,27 @@ class MmebEvaluation(Record):
             figures = _figures(task.p_at_1, task.dot_minus_cosine)
             rows.append(_line(task.name, task.meta, f"{task.queries:,}", f"{task.chance:.3f}", *figures))
         for name, mean in self.means.items():
-            rows.append(_line(f"mean {name}", f"{len(mean.tasks)} tasks", "", "", *_figures(mean.p_at_1, mean.dot_minus_cosine)))
+            rows.append(_line(f"mean {name}", _tasks(len(mean.tasks)), "", "", *_figures(mean.p_at_1, mean.dot_minus_cosine)))
         return tuple(rows)
+
+
+class MmebBoth(Record):
+    """P@1 of two models, each under its own ranking, on one task or as a mean over `tasks` of them (then without a meta task)."""
+
+    base: Interval
+    trained: Interval
+    tasks: int = 1
+    meta: str = ""
+    queries: int
+    candidates: int
+    chance: float
 
 
 class MmebComparison(Record):
     """Two models on the same queries: paired differences `trained - base` of P@1, each under its own ranking.
 
-    `overall` is one claim at its own level; `means` and `tasks` are each corrected for their number.
+    `overall` is one claim at its own level; `means` and `tasks` are each corrected for their number. `p_at_1` holds what both
+    reached on each task, `mean_p_at_1` the same for each mean, overall included. `nearest` are those of the trained model.
     """
 
     base: str
@@ -89,10 +109,42 @@ class MmebComparison(Record):
     means: Mapping[str, MmebDifference]
     tasks: Mapping[str, MmebDifference]
     words: str
+    data: str = ""
+    p_at_1: Mapping[str, MmebBoth] = Field(default_factory=dict)
+    mean_p_at_1: Mapping[str, MmebBoth] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    nearest: NearestHits | None = None
+
+    def lines(self) -> tuple[str, ...]:
+        """The figures in plain lines: the sentence, tasks, then means; a figure that an older record lacks is empty.
+
+        Example:
+            >>> same = MmebDifference(difference=Interval(mean=0.0, ci_low=0.0, ci_high=0.0), level=0.95, verdict="undecided at this size")
+            >>> known = {"base": "a", "trained": "b", "base_ranking": "cosine", "trained_ranking": "dot"}
+            >>> MmebComparison(**known, overall=same, means={}, tasks={}, words="b against a: undecided").lines()[0]
+            'b against a: undecided'
+        """
+        rows = [self.words, _line("task", "meta", "queries", "chance", "base", "trained", "trained - base")]
+        rows += [_both_line(name, self.p_at_1.get(name), difference) for name, difference in self.tasks.items()]
+        means = {**self.means, OVERALL: self.overall}
+        rows += [_both_line(f"mean {name}", self.mean_p_at_1.get(name), difference) for name, difference in means.items()]
+        return tuple(rows)
 
 
 def _figures(p_at_1: Mapping[str, Interval], difference: MmebDifference) -> tuple[str, str, str]:
     return _span(p_at_1["cosine"]), _span(p_at_1["dot"]), f"{_span(difference.difference)} {difference.verdict}"
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
+def _both_line(name: str, both: MmebBoth | None, found: MmebDifference) -> str:
+    said = f"{_span(found.difference)} {found.verdict}"
+    if both is None:
+        return _line(name, "", "", "", "", "", said)
+    meta = both.meta or _tasks(both.tasks)
+    return _line(name, meta, f"{both.queries:,}", f"{both.chance:.3f}", _span(both.base), _span(both.trained), said)
 
 
 def _span(interval: Interval) -> str:

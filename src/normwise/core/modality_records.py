@@ -157,3 +157,29 @@ class AcrossModalities(Record):
     freedom_second: GateReport | None = None
     clusters: int = Field(default=0, description="units that were resampled and relabeled")
     notes: tuple[str, ...] = ()
+
+
+class NormExample(Record):
+    """One content with its norm: in words, with a thumbnail (a data URI) where it has a picture and the page has room.
+
+    `beside` is a content that was judged to belong to it, such as the caption of a picture; its picture is kept only where the
+    content has none of its own.
+    """
+
+    norm: float
+    words: str
+    picture: str | None = None
+    beside: str = ""
+    beside_picture: str | None = None
+
+
+class NormExamples(Record):
+    """Contents of one modality by their norm: the shortest, shortest first; those around the median; the longest, longest first.
+
+    `left_out` counts pictures without a thumbnail, for want of room or because they cannot be opened.
+    """
+
+    lowest: tuple[NormExample, ...]
+    middle: tuple[NormExample, ...]
+    highest: tuple[NormExample, ...]
+    left_out: int = 0

@@ -162,8 +162,53 @@ class ReportFigures(Record):
     random_pair_similarities: tuple[float, ...] = ()
 
 
+class NearHit(Record):
+    """One hit of a query as a search would show it. `probability` None: nobody knows. `picture` is a thumbnail as a data URI."""
+
+    id: str
+    words: str
+    picture: str | None = None
+    score: float
+    probability: float | None
+    abstain: bool
+    right: bool
+
+
+class NearHits(Record):
+    """A test query with its nearest hits, best first; `answerable` says whether anything in the corpus is relevant to it.
+
+    `first_right` is the place of the first right hit, counted from 1, where it is known; `task` is that of the query in a set that mixes
+    tasks.
+    """
+
+    query: str
+    picture: str | None = None
+    answerable: bool
+    hits: tuple[NearHit, ...]
+    first_right: int | None = None
+    task: str = ""
+
+
+class NearestHits(Record):
+    """Some test queries with their nearest hits by one model, for the page: drawn by `seed` out of `queries`, whatever they found.
+
+    `ranking` is what the scores are, `depth` how far the search for a first right hit went, and `left_out` how many pictures have
+    no thumbnail, for want of room or because they cannot be opened.
+    """
+
+    ranking: str
+    seed: int
+    queries: int
+    depth: int
+    shown: tuple[NearHits, ...]
+    left_out: int = 0
+
+
 class TrainResult(Record):
-    """What `normwise train` and `normwise demo` print and save; `warnings` are what a reader must know before the verdict."""
+    """What `normwise train` and `normwise demo` print and save; `warnings` are what a reader must know before the verdict.
+
+    `nearest` are hits of the saved model on a set with pictures, and None for a set of texts, none of which a result keeps.
+    """
 
     runs: tuple[RunResult, ...]
     decision: Decision
@@ -175,6 +220,7 @@ class TrainResult(Record):
     hygiene: Mapping[str, Any] = Field(default_factory=dict)
     settings: Mapping[str, Any] = Field(default_factory=dict)
     figures: ReportFigures = ReportFigures()
+    nearest: NearestHits | None = None
     command: str = ""
     versions: Mapping[str, str] = Field(default_factory=dict)
     model: str

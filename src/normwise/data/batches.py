@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -287,7 +288,8 @@ def choose_plan_by_task(train: TrainingPairs, *, batch_size: int, steps: int, se
             more += [rows[task][batch] for batch in found]
         return [more[place] for place in np.random.default_rng([seed, epoch, 17]).permutation(len(more))]
 
-    reason = f"of one task each, {len(rows)} tasks; the loss masks what is double"
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(kinds.values()).items()))
+    reason = f"of one task each, {len(rows)} tasks: {counts}; the loss masks what is double"
     largest = max(rows, key=lambda task: len(rows[task]))
     return _planned(deal, steps=steps, kind=kinds[largest], reason=reason, rows=len(train))
 

@@ -76,7 +76,8 @@ def row_content(
                 picture.open()  # a picture that no model can read is told before any is encoded
         return compose(None if lone else text, pictures), None
     except InputError as error:
-        return "", (IMAGE, advising(str(error).removeprefix(f"{at}: "), advice))
+        told = str(error).removeprefix(f"{at}: ").replace(f" ({at})", "")  # the row is told by the caller
+        return "", (IMAGE, advising(told, advice))
 
 
 def advising(message: str, advice: str) -> str:
@@ -100,9 +101,9 @@ def _pictures(value: Any, *, at: str, name: str, root: Path, source: PictureSour
         for item in value:
             yield from _pictures(item, at=at, name=name, root=root, source=source)
     elif isinstance(value, Mapping) and value.get("bytes"):
-        yield Picture.of_bytes(bytes(value["bytes"]), name=str(value.get("path") or name), background=source.background)
+        yield Picture.of_bytes(bytes(value["bytes"]), name=str(value.get("path") or name), background=source.background, where=at)
     elif isinstance(value, bytes):
         yield Picture.of_bytes(value, name=name, background=source.background)
     else:
         path = value.get("path") if isinstance(value, Mapping) else value
-        yield Picture.of_file(resolve_picture(path, root=root, where=at), name=path, background=source.background)
+        yield Picture.of_file(resolve_picture(path, root=root, where=at), name=path, background=source.background, where=at)

@@ -117,15 +117,16 @@ def dataset_rows(
     names: Sequence[str],
     *,
     on_bad_rows: Literal["refuse", "drop"],
+    home: Path | None = None,
     pictures: PictureSource = _BESIDE,
 ) -> PairRows:
-    """Read the rows of a `datasets.Dataset`; row numbers are 1-based.
+    """Read the rows of a `datasets.Dataset`; row numbers are 1-based, and `home` is the folder that it was saved to, if any.
 
     Raises:
         InputError: as `read_pair_file`.
     """
     check_columns(name, names)
-    return collect_rows(name, _dataset_records(name, dataset), on_bad_rows=on_bad_rows, pictures=pictures)
+    return collect_rows(name, _dataset_records(name, dataset), on_bad_rows=on_bad_rows, home=home, pictures=pictures)
 
 
 def _dataset_records(name: str, dataset: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:

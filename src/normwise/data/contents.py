@@ -134,14 +134,14 @@ def sameness(content: Content) -> str:
     """
     if isinstance(content, str):
         return normalize_text(content)
-    return "\0".join(normalize_text(part) if isinstance(part, str) else f"\1{part.digest}{part.background}" for part in parts_of(content))
+    return "\0".join(normalize_text(part) if isinstance(part, str) else f"\1{part.digest}{part.shown_on}" for part in parts_of(content))
 
 
 def content_digest(content: Content) -> bytes:
     """A hash of exactly this content: every character, every byte, and their order."""
     digest = hashlib.sha256()
     for part in parts_of(content):
-        known = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else repr((part.digest, part.background)).encode()
+        known = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else repr((part.digest, part.shown_on)).encode()
         digest.update(b"t" if isinstance(part, str) else b"p")
         digest.update(len(known).to_bytes(8, "big"))
         digest.update(known)
@@ -158,6 +158,16 @@ def content_words(content: Content) -> str:
     return " ".join(part if isinstance(part, str) else f"[{part.name or 'picture'}]" for part in parts_of(content))
 
 
+def content_place(content: Content) -> str:
+    """File, row and column that named the first picture of a content; empty where none did.
+
+    Example:
+        >>> content_place(Picture.of_bytes(b"...", name="cat.png", where="pairs.jsonl, row 3")), content_place("a text")
+        ('pairs.jsonl, row 3', '')
+    """
+    return next((picture.where for picture in pictures_of(content) if picture.where), "")
+
+
 def texts_only(contents: tuple[Content, ...], *, what: str) -> tuple[str, ...]:
     """The contents as texts, for work that reads nothing else.
 
@@ -170,8 +180,9 @@ def texts_only(contents: tuple[Content, ...], *, what: str) -> tuple[str, ...]:
     """
     for row, content in enumerate(contents):
         if not isinstance(content, str):
+            place = f" of {found}" if (found := content_place(content)) else ""
             raise InputError(
-                f"{what}: row {row} (from 0) is {modality_of(content)} ({content_words(content):.60}), and texts are read here only"
+                f"{what}: row {row} (from 0) is {modality_of(content)} ({content_words(content):.60}{place}), and texts are read here only"
             )
     return tuple(content for content in contents if isinstance(content, str))
 

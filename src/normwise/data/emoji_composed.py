@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from normwise.data.contents import Interleaved
+from normwise.data.contents import Content, Interleaved, pictures_of
 from normwise.data.emoji_families import direction_form, gender_form
 from normwise.data.emoji_files import Concept, Style, plain_code
 from normwise.data.emoji_world import EmojiWorld, Example, assemble, load_world, picture_corpus, split_examples
@@ -31,7 +31,8 @@ def build_composed(*, roots: Sequence[str] | None = None, cache_dir: Path | None
     concept. Directions: `facing right` and left, and pairs such as thumbs up and down. Styles: concepts without such forms,
     from OpenMoji to Twemoji or back (a hash says which). A change that shows nothing new is left out. Candidates are all
     pictures of OpenMoji with skin-tone variants, those that look the same as one, and Twemoji's of the concepts of the last
-    kind. Splits are by family, as in the other emoji sets.
+    kind; the picture of a query is one of them, and is not ranked for that query (`Judged.not_ranked`).
+    Splits are by family, as in the other emoji sets.
 
     Args:
         roots: folders that hold node_modules; None means the usual places.
@@ -50,15 +51,15 @@ def build_composed(*, roots: Sequence[str] | None = None, cache_dir: Path | None
         (*own.contents, *(world.picture("twemoji", concept) for concept in styled)),
     )
     examples = [
-        _example(world, f"{kind} {source.id} {target.id}", "openmoji", source, words, rows[target.id])
+        _example(world, f"{kind} {source.id} {target.id}", source, (corpus.contents[rows[source.id]], words), rows[target.id])
         for kind, source, words, target in _changes(world.concepts)
         if rows[source.id] != rows[target.id]
     ]
     for concept in styled:
         there: tuple[Style, Style] = ("openmoji", "twemoji") if stable_fraction(f"style {concept.id}") < 0.5 else ("twemoji", "openmoji")
-        row = other[concept.id] if there[1] == "twemoji" else rows[concept.id]
-        words = f"drawn in the style of {_NAMES[there[1]]}"
-        examples.append(_example(world, f"style {concept.id}", there[0], concept, words, row))
+        places = {"openmoji": rows[concept.id], "twemoji": other[concept.id]}
+        query = (corpus.contents[places[there[0]]], f"drawn in the style of {_NAMES[there[1]]}")
+        examples.append(_example(world, f"style {concept.id}", concept, query, places[there[1]]))
     notes = (
         *world.notes(),
         f"{len(world.concepts) - len(own):,} pictures that look like another are one candidate with it",
@@ -68,10 +69,11 @@ def build_composed(*, roots: Sequence[str] | None = None, cache_dir: Path | None
     return assemble(COMPOSED, KIND, corpus, split_examples(examples), notes=notes)
 
 
-def _example(world: EmojiWorld, name: str, style: Style, source: Concept, words: str, row: int) -> Example:
-    query = Interleaved((world.picture(style, source), words))
-    same = f"{style} {world.stores[style].look[source.id]} {words}"
-    return Example(name, query, same, row, (), world.family[source.id])
+def _example(world: EmojiWorld, name: str, source: Concept, query: tuple[Content, str], row: int) -> Example:
+    """Of pictures that look the same the candidate asks for all, so that a query's own picture is found among the candidates."""
+    shown, words = query
+    (picture,) = pictures_of(shown)
+    return Example(name, Interleaved((picture, words)), f"{picture.digest} {words}", row, (), world.family[source.id])
 
 
 def _changes(concepts: Sequence[Concept]) -> Iterator[Change]:

@@ -250,7 +250,8 @@ def _check_pairs(train: TrainingPairs, found: _Findings) -> None:
     share = repeated_share(train.positives)
     again = round(share * len(train))
     plan = "random batches with the duplicate mask" if is_skewed(train.positives) else "no-duplicate batches"
-    found.warn("repeated positives", again, f"{share:.1%} of training pairs repeat an earlier positive: {plan}")
+    by_task = ", chosen for each task where batches are drawn by task" if train.tasks else ""
+    found.warn("repeated positives", again, f"{share:.1%} of training pairs repeat an earlier positive: {plan}{by_task}")
     same = [row for row, query in enumerate(train.queries) if query == train.corpus.contents[train.positives[row]]]
     where = _place("train", train.origin, same[0], "query") if same else ""
     found.warn("query equals positive", len(same), f"{len(same):,} queries equal their positive word for word, first at {where}")

@@ -24,6 +24,7 @@ from normwise.data.mmeb import read_mmeb_train
 from normwise.data.mmeb_layout import mmeb_layout
 from normwise.data.opening import folder_names, kind_of, user_path
 from normwise.data.picture_columns import PictureSource, is_picture_column, parse_color
+from normwise.data.picture_decoding import Color
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 from normwise.data.splits import carve, cut, judge_pairs
 from normwise.data.tasks import with_instructions
@@ -37,8 +38,10 @@ def load_data(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -
     """Load the data that a config names.
 
     Args:
-        config: `name` is, in this order, a built-in set, a BEIR folder, a `datasets` folder, a file of named columns,
-            or a hub id of a set with such columns. `dev` and `test` name files of named columns. A missing dev or test
+        config: `name` is, in this order, a built-in set, a BEIR folder, a `datasets` folder or one of files called after
+            splits (train.jsonl), a file of named columns, or a hub id of a set with such columns. Names of pictures begin at
+            that folder, or at the folder of the file, unless `image_root` is given.
+            `dev` and `test` name files of named columns. A missing dev or test
             split is split off the training pairs by clusters, drawn from the seed; the notes say so.
         seed: decides the splits and the cuts of `limit_*`; nothing else.
         cache_dir: where built-in sets are cached; None means `builtin.default_cache()`.
@@ -97,7 +100,7 @@ def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = Non
     if set(parts) != {"train"}:
         return _prepared(*_of_parts(parts, config), config, seed=seed), False
     data = with_instructions(pairs_data({"test": parts["train"]}, name=config.name), config.instructions)
-    return cut(data, config, seed=seed), True
+    return cut(_with_own_pictures(data, config), config, seed=seed), True
 
 
 def _load_outside(config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
@@ -120,7 +123,7 @@ def _mmeb(path: Path, layout: str, config: DataConfig) -> RetrievalData:
             f"{path} is a folder in MMEB's training layout, from which dev and test are split off: leave data.dev and data.test out"
         )
     root = None if config.image_root is None else user_path(config.image_root, what="data.image_root")
-    return read_mmeb_train(path, image_root=root, on_bad_rows=config.on_bad_rows)
+    return read_mmeb_train(path, image_root=root, on_bad_rows=config.on_bad_rows, background=_color(config))
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
@@ -152,7 +155,15 @@ def _prepared(
         data = drop_bad_pairs(data)
     if data.train is not None and len(data.train) < 2:
         raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
-    return cut(with_instructions(data, config.instructions), config, seed=seed)
+    return cut(_with_own_pictures(with_instructions(data, config.instructions), config), config, seed=seed)
+
+
+def _with_own_pictures(data: RetrievalData, config: DataConfig) -> RetrievalData:
+    """What the settings say of queries' own pictures, written into the judged queries."""
+    if config.own_pictures == "exclude":
+        return data
+    parts = {split: part for split in ("dev", "test") if (part := getattr(data, split)) is not None}
+    return replace(data, **{split: replace(part, own_pictures=config.own_pictures) for split, part in parts.items()})
 
 
 def _read_parts(path: Path, config: DataConfig) -> dict[str, PairRows]:
@@ -200,15 +211,37 @@ def _import_datasets() -> Any:
 
 def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
     if not any(kind_of(path / name) == "file" for name in ("dataset_dict.json", "dataset_info.json", "state.json")):
+        if files := _split_files(path):
+            source = picture_source(config)
+            return {split: read_pair_file(file, on_bad_rows=config.on_bad_rows, pictures=source) for split, file in files.items()}
         held = ", ".join(folder_names(path)[:8]) or "nothing"
-        raise InputError(f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk: it holds {held}")
+        raise InputError(
+            f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk, and holds no file called after "
+            f"a split (train.jsonl, dev.csv, test.parquet): it holds {held}"
+        )
     datasets = _import_datasets()
     try:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the library looks at none of the values in its JSON files before it uses them
         reason = str(error) if isinstance(error, OSError | ValueError) else f"its JSON files are not what datasets writes ({error!r:.100})"
         raise InputError(f"{path} is not a whole `datasets` folder: {reason}") from None
-    return _dataset_parts(loaded, config)
+    return _dataset_parts(loaded, config, home=path)
+
+
+def _split_files(path: Path) -> dict[str, Path]:
+    """The files of named columns in a folder that are called after splits, as `datasets.load_dataset` reads such a folder.
+
+    Raises:
+        InputError: two files for one split.
+    """
+    found: dict[str, Path] = {}
+    for name in folder_names(path):
+        split = _HUB_SPLITS.get(name.partition(".")[0]) if is_pair_file(Path(name)) and kind_of(path / name) == "file" else None
+        if split is not None and split in found:
+            raise InputError(f"{path} holds {found[split].name} and {name}, both of the {split} split: move one of them away")
+        if split is not None:
+            found[split] = path / name
+    return found
 
 
 def _from_hub(config: DataConfig) -> dict[str, PairRows]:
@@ -231,7 +264,7 @@ def _from_hub(config: DataConfig) -> dict[str, PairRows]:
     return _dataset_parts(loaded, config)
 
 
-def _dataset_parts(loaded: Any, config: DataConfig) -> dict[str, PairRows]:
+def _dataset_parts(loaded: Any, config: DataConfig, *, home: Path | None = None) -> dict[str, PairRows]:
     splits: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     parts: dict[str, PairRows] = {}
     for name, dataset in splits.items():
@@ -240,7 +273,12 @@ def _dataset_parts(loaded: Any, config: DataConfig) -> dict[str, PairRows]:
             raise InputError(f"{config.name}: split {name!r} is unknown or repeated: expected train, dev (or validation) and test")
         where = f"{config.name}[{name}]"
         parts[split] = dataset_rows(
-            where, _undecoded(dataset), dataset.column_names, on_bad_rows=config.on_bad_rows, pictures=picture_source(config)
+            where,
+            _undecoded(dataset),
+            dataset.column_names,
+            on_bad_rows=config.on_bad_rows,
+            home=home,
+            pictures=picture_source(config),
         )
     return parts
 
@@ -266,7 +304,11 @@ def picture_source(config: DataConfig) -> PictureSource:
     root = None if config.image_root is None else user_path(config.image_root, what="data.image_root")
     if root is not None and kind_of(root) != "folder":
         raise InputError(f"data.image_root: {root} is not a folder: give the folder that holds the pictures")
-    return PictureSource(root=root, background=parse_color(config.background), check=config.check_pictures)
+    return PictureSource(root=root, background=_color(config), check=config.check_pictures)
+
+
+def _color(config: DataConfig) -> Color | None:
+    return None if config.background is None else parse_color(config.background)
 
 
 def pairs_data(parts: Mapping[str, PairRows], *, name: str) -> RetrievalData:

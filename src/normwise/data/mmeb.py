@@ -15,6 +15,7 @@ from normwise.data.clusters import components
 from normwise.data.contents import Content, pictures_of
 from normwise.data.mmeb_layout import Meta, Subset, find_subsets, subset_kind
 from normwise.data.mmeb_rows import BadRows, MmebRows, RowProblem, negatives_of, query_of, targets_of
+from normwise.data.picture_decoding import Color
 from normwise.data.sets import Corpus, Origin, RetrievalData, TrainingPairs, is_skewed
 
 
@@ -175,6 +176,7 @@ def read_mmeb_train(
     split: str | None = None,
     limit_per_subset: int | None = None,
     on_bad_rows: BadRows = "refuse",
+    background: Color | None = None,
 ) -> RetrievalData:
     """Read training pairs of MMEB; `neg_text` and `neg_image_path`, where given, become explicit negatives.
 
@@ -185,6 +187,7 @@ def read_mmeb_train(
         split: None is original, else train, or the only one; the other published one is diverse_instruction.
         limit_per_subset: at most so many usable rows of each subset, from its beginning.
         on_bad_rows: as in `read_mmeb_eval`.
+        background: red, green and blue 0..255, shown where a picture is transparent; None leaves it to the model.
 
     Returns:
         Data with `train` only. Its `tasks` name the subset of each row, so that batches can be drawn from one task each; its
@@ -195,7 +198,7 @@ def read_mmeb_train(
     """
     if limit_per_subset is not None and limit_per_subset < 1:
         raise InputError(f"limit_per_subset is {limit_per_subset}; expected at least 1, or None for all rows")
-    reader = MmebRows(folder, image_root, on_bad_rows)
+    reader = MmebRows(folder, image_root, on_bad_rows, background)
     numbers: dict[Content, int] = {}
     queries: list[Content] = []
     positives: list[int] = []

@@ -14,7 +14,7 @@ from normwise.data.columns import BadRowsError
 from normwise.data.contents import PLACE, Content, compose
 from normwise.data.mmeb_layout import IMAGES, Layout, Subset, read_rows
 from normwise.data.opening import kind_of
-from normwise.data.picture_decoding import PictureError
+from normwise.data.picture_decoding import Color, PictureError
 from normwise.data.picture_paths import resolve_picture
 from normwise.data.pictures import Picture
 from normwise.data.texts import has_visible, text_problem
@@ -43,6 +43,7 @@ class MmebRows:
     folder: Path
     image_root: Path | None
     on_bad_rows: BadRows
+    background: Color | None = None
     pictures: dict[str, Picture] = field(default_factory=dict)
     missing: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -97,7 +98,8 @@ class MmebRows:
                 # What may have been meant is looked for in the folder, which takes long where all pictures are missing.
                 if self.missing >= _HINTS and kind_of(root / name) is None:
                     raise InputError(f"{name!r} does not exist in {root}")
-                self.pictures[name] = Picture.of_file(resolve_picture(name, root=root, where=at), name=name)
+                path = resolve_picture(name, root=root, where=at)
+                self.pictures[name] = Picture.of_file(path, name=name, background=self.background, where=at)
             except PictureError as error:
                 raise RowProblem(column, f"picture {error.name} {error.problem}: {error.way_out}", kind=_UNUSABLE) from None
             except InputError as error:

@@ -18,7 +18,7 @@ class NoRangeError(ValueError):
     """Pixels of which nothing says what is black and what is white."""
 
 
-def as_rgb(image: Image, *, background: Color, depth: int, white_is_zero: bool = False) -> Image:
+def as_rgb(image: Image, *, background: Color | None, depth: int, white_is_zero: bool = False) -> Image:
     """Convert a decoded picture to RGB, 8 bits, on a background.
 
     A pixel c with opacity a (0..255) on background b becomes the integer nearest to (a c + (255 - a) b) / 255, in each
@@ -26,12 +26,13 @@ def as_rgb(image: Image, *, background: Color, depth: int, white_is_zero: bool =
 
     Args:
         image: as Pillow decoded it.
-        background: red, green and blue 0..255.
+        background: red, green and blue 0..255; None leaves what is transparent so.
         depth: bits of one channel in the file; 0 when it is not told.
         white_is_zero: the file counts grey from white, which Pillow turns round up to 8 bits only.
 
     Returns:
-        An RGB picture of the same size; `image` itself where it is one already.
+        An RGB picture of the same size, without a background RGBA where any pixel may be transparent; `image` itself where
+        it is one already.
 
     Raises:
         NoRangeError: float pixels, or integers that do not fit 16 bits.
@@ -41,7 +42,8 @@ def as_rgb(image: Image, *, background: Color, depth: int, white_is_zero: bool =
     if image.mode == "I" or image.mode.startswith("I;"):
         return _deep_grey(image, background=background, depth=depth, white_is_zero=white_is_zero)
     if image.mode in _TRANSPARENT or "transparency" in image.info or _palette_is_transparent(image):
-        return _on_background(_with_alpha(image, depth), background)
+        clear = _with_alpha(image, depth)
+        return clear if background is None else _on_background(clear, background)
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
@@ -68,7 +70,7 @@ def _on_background(image: Image, background: Color) -> Image:
     return canvas
 
 
-def _deep_grey(image: Image, *, background: Color, depth: int, white_is_zero: bool) -> Image:
+def _deep_grey(image: Image, *, background: Color | None, depth: int, white_is_zero: bool) -> Image:
     from PIL import Image as images
 
     values = np.asarray(image)
@@ -82,8 +84,7 @@ def _deep_grey(image: Image, *, background: Color, depth: int, white_is_zero: bo
     grey = (((top - counted if white_is_zero else counted) * 255 + top // 2) // top).astype(np.uint8)
     shown = images.fromarray(grey).convert("RGB")
     key = image.info.get("transparency")
-    if isinstance(key, int):
-        canvas = images.new("RGB", image.size, background)
-        canvas.paste(shown, mask=images.fromarray(np.where(values == key, np.uint8(0), np.uint8(255))))
-        return canvas
-    return shown
+    if not isinstance(key, int):
+        return shown
+    shown.putalpha(images.fromarray(np.where(values == key, np.uint8(0), np.uint8(255))))
+    return shown if background is None else _on_background(shown, background)

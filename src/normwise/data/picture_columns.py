@@ -40,12 +40,12 @@ class PictureSource:
     Args:
         root: the folder that relative names are taken from, and that no name may leave; None is the folder of the file
             that names them.
-        background: red, green and blue 0..255, shown where a picture is transparent.
+        background: red, green and blue 0..255, shown where a picture is transparent; None leaves it to the model.
         check: decode every picture once before any work, so that a bad one is told with its row.
     """
 
     root: Path | None = None
-    background: Color = WHITE
+    background: Color | None = None
     check: bool = True
 
 
@@ -128,7 +128,7 @@ def _compose_list(texts: Any, values: Any, reader: _Reader) -> list[Any]:
 class _Reader:
     where: str
     root: Path | None
-    background: Color
+    background: Color | None
 
     def pictures(self, value: Any) -> tuple[Picture, ...]:
         if isinstance(value, list | tuple):
@@ -152,7 +152,7 @@ class _Reader:
                     f"{value!r:.60} is a path, and these rows come from no file: set data.image_root to the folder of the pictures"
                 )
             path = resolve_picture(value, root=self.root, where=self.where)
-            return Picture.of_file(path, name=value, background=self.background)
+            return Picture.of_file(path, name=value, background=self.background, where=self.where)
         if type(value).__module__.startswith("PIL."):
             return Picture.of_image(value, name=self.where, background=self.background)
         raise InputError(f"expected a path, bytes, or a dict of bytes and path, got {value!r:.40} ({type(value).__name__})")

@@ -106,17 +106,17 @@ def decode_picture(data: bytes, *, name: str, background: Color = WHITE, max_pix
         raise PictureError(name, *_failure(error, kind, data)) from None
 
 
-def show_image(image: Any, *, name: str, background: Color = WHITE, max_pixels: int = MAX_PIXELS) -> Image:
+def show_image(image: Any, *, name: str, background: Color | None = WHITE, max_pixels: int = MAX_PIXELS) -> Image:
     """Do for a picture that Pillow has open what `decode_picture` does for bytes; the given one is left as it is.
 
     Args:
         image: a `PIL.Image.Image`, its pixels read or not.
         name: what messages call it.
-        background: red, green and blue 0..255, shown where it is transparent.
+        background: red, green and blue 0..255, shown where it is transparent; None leaves that open.
         max_pixels: width x height up to which its pixels are read.
 
     Returns:
-        An upright RGB picture without metadata.
+        An upright RGB picture without metadata; RGBA where it may be transparent and no background is given.
 
     Raises:
         PictureError: as in `decode_picture`; one of several frames is taken with `image.copy()`.
@@ -137,8 +137,8 @@ def show_image(image: Any, *, name: str, background: Color = WHITE, max_pixels: 
         raise PictureError(name, *_failure(error, kind, b"")) from None
 
 
-def _check_settings(background: Color, max_pixels: int) -> None:
-    if len(background) != 3 or not all(isinstance(level, int) and 0 <= level <= 255 for level in background):
+def _check_settings(background: Color | None, max_pixels: int) -> None:
+    if background is not None and (len(background) != 3 or not all(isinstance(level, int) and 0 <= level <= 255 for level in background)):
         raise InputError(f"background must be red, green and blue 0..255, got {background!r}")
     if max_pixels < 1:
         raise InputError(f"max_pixels must be 1 or more, got {max_pixels}")

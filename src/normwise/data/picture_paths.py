@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import stat
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from normwise.core.errors import InputError, near_names
+from normwise.core.errors import InputError
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://|(?:data|file|gs|s3|https?|ftps?):", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]+")
 _ELSEWHERE = "set data.image_root to a folder that holds all pictures ('/' for anywhere)"
 # Names of neighbors that are looked at for a hint: a folder may hold millions.
 _NEIGHBORS = 10_000
-_LISTED = 8
+_CLOSE = 0.75
 
 
 def resolve_picture(name: Any, *, root: Path, where: str) -> Path:
@@ -112,6 +115,17 @@ def _short(path: Path) -> str:
     return text if len(text) <= 160 else f"{text[:160]}..."
 
 
+def _near(name: str, names: Sequence[str]) -> list[str]:
+    """Names that one may have meant: close, and with the same numbers, since 12.png is no slip for 13.png.
+
+    Example:
+        >>> _near("car_12.jpg", ["car_12.jpeg", "car_13.jpg", "carr_12.jpg", "train.jsonl"])
+        ['carr_12.jpg', 'car_12.jpeg']
+    """
+    numbers = _NUMBER.findall(name)
+    return difflib.get_close_matches(name, [other for other in names if _NUMBER.findall(other) == numbers], n=3, cutoff=_CLOSE)
+
+
 def _hint(text: str, home: Path, path: Path) -> str:
     """What may have been meant; only what stands inside `home` is looked at."""
     if os.sep == "/" and "\\" in text:
@@ -131,7 +145,6 @@ def _hint(text: str, home: Path, path: Path) -> str:
     lacking = f" ({path.name!r:.80} is missing in {above})" if above != home else ""
     if alike:
         return f"{lacking}: did you mean {' or '.join(alike)}?"
-    hint = near_names(path.name[:255], names) if names else ""
-    if hint.startswith("did you mean") or 0 < len(names) <= _LISTED:
-        return f"{lacking}: {hint}"
+    if near := _near(path.name[:255], names):
+        return f"{lacking}: did you mean {' or '.join(near)}?"
     return f"{lacking}: check the name, or set data.image_root to the folder that names begin at"

@@ -10,6 +10,7 @@ import numpy as np
 from normwise.core.errors import InputError
 from normwise.data.clusters import renumber
 from normwise.data.contents import Content, modality_of, texts_only
+from normwise.data.own_pictures import OwnPictures, own_rows
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class Judged:
         origin: where the rows came from, where known.
         file: where the judgements stand, where known.
         tasks: n names, where a set mixes tasks; empty for a set of one.
+        own_pictures: whether a candidate that is a query's own picture is ranked for that query; see `not_ranked`.
 
     Raises:
         InputError: lengths differ, an id is repeated, a row lies outside the corpus, a grade is not above 0.
@@ -183,6 +185,7 @@ class Judged:
     origin: Origin | None = field(default=None, repr=False)
     file: str | None = field(default=None, repr=False)
     tasks: tuple[str, ...] = ()
+    own_pictures: OwnPictures = "exclude"
 
     def __post_init__(self) -> None:
         name = "Judged"
@@ -230,6 +233,10 @@ class Judged:
             for task, rows in pools.items()
         ]
 
+    def not_ranked(self) -> list[tuple[int, ...]]:
+        """For each query the candidates that are not ranked for it: its own pictures, unless they are to be kept (`own_rows`)."""
+        return [()] * len(self) if self.own_pictures == "keep" else own_rows(self.queries, self.corpus.contents, self.relevance)
+
     @property
     def no_answer(self) -> int:
         """How many queries have no relevant candidate."""
@@ -252,6 +259,7 @@ class Judged:
             origin=origin,
             file=self.file,
             tasks=tuple(self.tasks[row] for row in rows) if self.tasks else (),
+            own_pictures=self.own_pictures,
         )
 
 

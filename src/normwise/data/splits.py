@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,9 +12,13 @@ from normwise.core.errors import InputError
 from normwise.data.beir import cut_corpus
 from normwise.data.clusters import components
 from normwise.data.contents import Content, sameness
+from normwise.data.own_pictures import KEPT, LEFT_OUT, own_rows
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 
 HELD_OUT_SHARE = 0.1
+# A positive that this many rows of its task have, on average, is the name of a class: held-out pictures of known classes are the
+# question, and not classes that training never saw.
+CLASS_ROWS = 20
 
 
 def hold_out(labels: np.ndarray, *, parts: int, seed: int) -> np.ndarray | None:
@@ -51,13 +55,13 @@ def hold_out(labels: np.ndarray, *, parts: int, seed: int) -> np.ndarray | None:
 
 
 def hold_out_rows(
-    queries: Sequence[Hashable], positives: Sequence[Hashable], sources: Sequence[Hashable], *, parts: int, seed: int, where: str
+    queries: Sequence[Hashable], positives: Sequence[Hashable | None], sources: Sequence[Hashable], *, parts: int, seed: int, where: str
 ) -> tuple[np.ndarray, str]:
     """Split pairs by clusters of shared query, positive and source; where one cluster is too large, by query and source.
 
     Args:
         queries: (n,) keys of the query texts.
-        positives: (n,) keys of the positives.
+        positives: (n,) keys of the positives; None for one that held-out rows may share with training.
         sources: (n,) keys of the source files, or empty.
         parts: how many held-out sets.
         seed: of the draw.
@@ -71,7 +75,8 @@ def hold_out_rows(
     """
     extra: list[list[Hashable]] = [[("source", source)] if source else [] for source in sources] or [[] for _ in queries]
     by_query = [[("query", query), *more] for query, more in zip(queries, extra, strict=True)]
-    strict = components([[*keys, ("positive", positive)] for keys, positive in zip(by_query, positives, strict=True)])
+    targets = [[] if positive is None else [("positive", positive)] for positive in positives]
+    strict = components([[*keys, *target] for keys, target in zip(by_query, targets, strict=True)])
     shares = "a tenth of the pairs for each held-out split"
     if (chosen := hold_out(strict, parts=parts, seed=seed)) is not None:
         return chosen, f"split by clusters of shared query, positive or source (seed {seed}; {shares})"
@@ -103,10 +108,18 @@ def cut(data: RetrievalData, config: DataConfig, *, seed: int) -> RetrievalData:
     if config.limit_candidates is not None:
         judged, note = _cut_pools(judged, config.limit_candidates, rng)
         notes += [note] if note else []
+    notes += [note for note in _own_picture_notes(judged) if note not in notes]
     return RetrievalData(
         name=data.name, kind=data.kind, train=train, dev=judged["dev"], test=judged["test"],
         skewed=data.skewed, notes=tuple(notes), dropped=data.dropped,
     )  # fmt: skip
+
+
+def _own_picture_notes(judged: Mapping[str, Judged | None]) -> list[str]:
+    """What becomes of queries' own pictures, where any is a candidate."""
+    parts = [part for part in judged.values() if part is not None]
+    met = [part for part in parts if any(own_rows(part.queries, part.corpus.contents, part.relevance))]
+    return sorted({KEPT if part.own_pictures == "keep" else LEFT_OUT for part in met})
 
 
 def _cut_pools(judged: dict[str, Judged | None], limit: int, rng: np.random.Generator) -> tuple[dict[str, Judged | None], str | None]:
@@ -155,12 +168,47 @@ def carve(
         InputError: see `hold_out_rows`.
     """
     keys = [sameness(query) for query in train.queries]
-    positives = [sameness(train.corpus.contents[row]) for row in train.positives]
+    classes, words = _classes(train)
+    positives = [None if row in classes else sameness(train.corpus.contents[row]) for row in train.positives.tolist()]
     if sources is None:
         sources = [str(cluster) for cluster in train.clusters] if _clusters_came_along(train) else []
     chosen, note = hold_out_rows(keys, positives, sources, parts=len(missing), seed=seed, where=where)
-    parts = {split: judge_pairs(train.subset(np.flatnonzero(chosen == part)), prefix=split) for part, split in enumerate(missing)}
-    return train.subset(np.flatnonzero(chosen < 0)), parts, f"{' and '.join(missing)} {note}"
+    drawn = replace(train, clusters=_without_classes(train, classes, sources)) if classes else train
+    parts = {split: judge_pairs(drawn.subset(np.flatnonzero(chosen == part)), prefix=split) for part, split in enumerate(missing)}
+    return train.subset(np.flatnonzero(chosen < 0)), parts, f"{' and '.join(missing)} {note}{words}"
+
+
+def _classes(train: TrainingPairs) -> tuple[frozenset[int], str]:
+    """The candidates that are names of classes, and words about their tasks for the note.
+
+    A task's positives are classes when `CLASS_ROWS` distinct queries have each of them on average.
+    """
+    queries: dict[str, set[Content]] = {}
+    positives: dict[str, set[int]] = {}
+    for row, (query, positive) in enumerate(zip(train.queries, train.positives.tolist(), strict=True)):
+        task = train.tasks[row] if train.tasks else ""
+        queries.setdefault(task, set()).add(query)
+        positives.setdefault(task, set()).add(positive)
+    found = [task for task, mine in positives.items() if len(queries[task]) >= CLASS_ROWS * len(mine)]
+    if not found:
+        return frozenset(), ""
+    of = f" of {', '.join(found)}" if train.tasks else ""
+    known = frozenset[int]().union(*(positives[task] for task in found))
+    return known, f"; the {len(known)} positives{of} are names of classes, which training and held-out rows share"
+
+
+def _without_classes(train: TrainingPairs, classes: frozenset[int], sources: Sequence[str]) -> np.ndarray:
+    """Clusters by shared query, source and positive, but for classes: pictures of one class are draws of their own."""
+    return components(
+        [
+            [
+                ("query", query),
+                *([("source", sources[row])] if sources and sources[row] else []),
+                *([] if positive in classes else [("target", positive)]),
+            ]
+            for row, (query, positive) in enumerate(zip(train.queries, train.positives.tolist(), strict=True))
+        ]
+    )
 
 
 def _clusters_came_along(train: TrainingPairs) -> bool:

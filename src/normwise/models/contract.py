@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 from sentence_transformers import SentenceTransformer
 
-from normwise.core.config import LoraConfig
+from normwise.core.config import ColorName, LoraConfig
 from normwise.core.errors import InputError
 from normwise.core.records import Record
 from normwise.core.similarity import Similarity
@@ -39,7 +39,10 @@ class Contract(Record):
 
     `similarity` is how it is to be scored; `plain_similarity` how plain sentence-transformers scores it, which ranks
     candidates the same way (a query's own norm never changes its ranking). `text_with_picture` says what the vector of a text
-    and a picture together is: the sum of the vectors of both, or that of one pass over them. The hashes are those of the weight files, of
+    and a picture together is: the sum of the vectors of both, or that of one pass over them. `background` is the color that
+    showed in training where a picture is transparent, and shows ever after; None where nothing was trained on pictures by
+    normwise, and data may say it. A contract without the word is from before it, when white was.
+    The hashes are those of the weight files, of
     each other file that decides the vectors, and of this contract itself; a format before them has them empty.
     """
 
@@ -61,6 +64,7 @@ class Contract(Record):
     norms: NormDistribution | None = None
     modalities: tuple[str, ...] = ("text",)
     text_with_picture: str | None = None
+    background: ColorName | None = "white"
     probe_tolerance: float = Field(default=1e-3, gt=0, le=_LARGEST_TOLERANCE)
     versions: Mapping[str, str] = Field(default_factory=dict)
     weights_sha256: str = ""
@@ -90,6 +94,7 @@ def describe_encoder(
     lora: LoraConfig | None = None,
     norms: NormDistribution | None = None,
     norm_freedom: str | None = None,
+    background: ColorName | None = None,
 ) -> Contract:
     """Write an encoder's contract down.
 
@@ -100,6 +105,7 @@ def describe_encoder(
         lora: the adapters' recipe, if a stage used them.
         norms: of a set of candidates (`norm_distribution`); None takes the probe texts when it is saved.
         norm_freedom: the words of the gate of that name.
+        background: what showed in training where pictures are transparent; None where it was trained on none.
     """
     width = st.get_embedding_dimension()
     if width is None:
@@ -124,6 +130,7 @@ def describe_encoder(
         norms=norms,
         modalities=("text",) if kind == "texts" else ("text", "image"),
         text_with_picture={"texts": None, "towers": "sum", "together": "one pass"}[kind],
+        background=background,
         versions={name: version(name) for name in _PACKAGES},
     )
 

@@ -15,8 +15,10 @@ from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity, parse_similarity
+from normwise.data.contents import Content
 from normwise.data.pictures import Picture
 from normwise.models.arrays import ArrayWriter
+from normwise.models.backgrounds import as_trained
 from normwise.models.contract import Contract, describe_encoder
 from normwise.models.encoding import encode_contents
 from normwise.models.inputs import Input, as_contents, reads
@@ -155,7 +157,7 @@ class Encoder:
         if reads(self.model) == "texts":
             raise InputError(f"{self.name} reads {', '.join(map(str, self.model.modalities))}, not images: choose a model such as CLIP")
         skipped = collector(on_error, "images")
-        contents = as_contents(images, what="images", skipped=skipped)
+        contents = self._as_trained(as_contents(images, what="images", skipped=skipped), what="images")
         for index, content in enumerate(contents):
             if not isinstance(content, Picture) and not (skipped and index in skipped.problems):
                 raise InputError(
@@ -247,12 +249,15 @@ class Encoder:
             skipped.warn(stacklevel=3)
         return vectors
 
+    def _as_trained(self, contents: list[Content], *, what: str, first: int = 0) -> list[Content]:
+        return as_trained(contents, self.contract.background, model=self.name, what=what, first=first)
+
     def _encode(
         self, contents: Sequence[Input], role: Role, *, batch_size: int, progress: bool, skipped: Skipped | None, first: int = 0
     ) -> np.ndarray:
         return encode_contents(
             self.model,
-            as_contents(contents, what="contents", first=first, skipped=skipped),
+            self._as_trained(as_contents(contents, what="contents", first=first, skipped=skipped), what="contents", first=first),
             prompt=self.model.prompts.get(role) or None,
             task=task_of(self.model, role),
             batch_size=batch_size,

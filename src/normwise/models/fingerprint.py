@@ -70,7 +70,10 @@ def model_fingerprint(encoder: Encoder) -> str:
         `model_fingerprint(Encoder.load("runs/demo/model")) == index.manifest.model`
     """
     st = encoder.model
-    digest = hashlib.sha256(json.dumps(_settings(st), sort_keys=True).encode())
+    settings = _settings(st)
+    if encoder.contract.background not in (None, "white"):  # white is what models from before there was a choice mean
+        settings["background"] = encoder.contract.background
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for part in _weights(st):
         digest.update(part)
     return digest.hexdigest()

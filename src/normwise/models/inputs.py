@@ -11,7 +11,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from normwise.core.errors import InputError
-from normwise.data.contents import Content, Interleaved, Modality, content_words, modality_of, parts_of
+from normwise.data.contents import Content, Interleaved, Modality, content_place, content_words, modality_of, parts_of
 from normwise.data.pictures import Picture
 from normwise.data.texts import lone_surrogate
 from normwise.models.chat_templates import read_whole
@@ -82,8 +82,9 @@ def group_contents(
             continue
         modality = modality_of(content)
         if modality != "text" and kind == "texts":
+            of = f" of {place_of}" if (place_of := content_place(content)) else ""
             raise InputError(
-                f"{what}[{first + place}] is {modality} ({content_words(content):.60}), and the model reads texts only: choose a model "
+                f"{what}[{first + place}] is {modality} ({content_words(content):.60}{of}), and the model reads texts only: choose a model "
                 "that reads pictures (CLIP, SigLIP, Qwen-VL), or set model.vision"
             )
         if not isinstance(content, Interleaved) or kind == "together":

@@ -87,7 +87,7 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
             f"model {config.name!r} is made of modules that plain sentence-transformers does not know ({', '.join(foreign)}): a trained "
             "one could not be saved for others; choose a version of it that transformers reads by itself, or inspect and encode only"
         )
-    check_unchanged(config.name, loaded.target, loaded.model, revision=config.revision, normalized=loaded.normalized)
+    contract = check_unchanged(config.name, loaded.target, loaded.model, revision=config.revision, normalized=loaded.normalized)
     st, notes = loaded.model, list(loaded.notes)
     if _is_adapter(st):
         raise InputError(f"model {config.name!r} is a base model with an adapter on top: merge the adapter and save the whole model first")
@@ -111,7 +111,8 @@ def load_base(config: ModelConfig, *, seed: int = 0, device: str | None = None) 
         notes.append(f"radial head: a Dense projection to {config.head.dimensions} dimensions")
     # The library's card shows training texts unless told otherwise.
     st.model_card_data.generate_widget_examples = False
-    remember(st, tuple(notes), source=loaded.source, revision=loaded.revision)
+    background = None if contract is None else contract.background
+    remember(st, tuple(notes), source=loaded.source, revision=loaded.revision, background=background)
     for note in notes:
         logger.info("%s: %s", config.name, note)
     return st
@@ -125,6 +126,8 @@ def _with_vision(st: SentenceTransformer, config: VisionConfig, notes: list[str]
     else:
         source, size = config.name, config.image_size
     notes.append(f"dual encoder: vision model {config.name}, linear heads to {config.dimensions} dimensions for texts and pictures")
+    if config.caution:
+        notes.append(config.caution)
     return build_dual_encoder(st, source, dimensions=config.dimensions, seed=seed, image_size=size)
 
 

@@ -17,7 +17,13 @@ def base_source(st: SentenceTransformer) -> tuple[str, str | None]:
     return getattr(st, "normwise_source", ("unknown", None))
 
 
-def remember(st: Any, notes: tuple[str, ...], *, source: str, revision: str | None) -> None:
-    """Write down what `base_notes` and `base_source` tell."""
+def base_background(st: SentenceTransformer) -> str | None:
+    """What the contract of the model that `load_base` opened says shows where pictures are transparent; None where it says nothing."""
+    return getattr(st, "normwise_background", None)
+
+
+def remember(st: Any, notes: tuple[str, ...], *, source: str, revision: str | None, background: str | None = None) -> None:
+    """Write down what `base_notes`, `base_source` and `base_background` tell."""
+    st.normwise_background = background
     st.normwise_notes = notes
     st.normwise_source = (source, revision)

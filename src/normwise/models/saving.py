@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from normwise.core.errors import InputError, WorkError
 from normwise.core.files import whole_folder, write_json, write_text
 from normwise.core.similarity import Similarity
+from normwise.data.opening import kind_of
 from normwise.models.contract import Contract, norm_distribution
 from normwise.models.loading import load_plain
 from normwise.models.probe import compare, probe_vectors
@@ -45,6 +46,8 @@ def save_encoder(st: SentenceTransformer, out: Path | str, *, contract: Contract
     """
     _check_saveable(st)
     out = Path(out)
+    if kind_of(out) is not None and not overwrite:
+        raise InputError(f"{out} exists already: choose another folder, or pass overwrite=True to replace it")
     vectors = probe_vectors(st)
     if not np.all(np.isfinite(vectors)):
         raise WorkError("the encoder gives vectors that are not finite: it was not saved; go back to an earlier checkpoint")

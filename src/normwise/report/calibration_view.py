@@ -15,6 +15,7 @@ from normwise.report.cells import markup, note_view
 from normwise.report.hits_view import DirectionReport, DirectionsReport, example_pictures, nearest_view, probability_words
 from normwise.report.inspect_words import settle
 from normwise.report.svg import series_class, shorten
+from normwise.report.thumbnails import inlined_words
 from normwise.report.usefulness_view import four, signed_four
 
 _LONGEST_TEXT = 400
@@ -32,8 +33,14 @@ _METRICS = {
 def calibration_view(report: CalibrationReport | DirectionsReport) -> dict[str, Any]:
     """Every value that `calibration.html` reads: `parts` has one view for each direction, and one only where there are no others."""
     if isinstance(report, DirectionsReport):
-        return _directions_view(report)
-    return {**_part_view(report), "parts": [_part_view(report)], "overview": []}
+        return _counting(_directions_view(report))
+    part = _part_view(report)
+    return _counting({**part, "parts": [part], "overview": []})
+
+
+def _counting(view: dict[str, Any]) -> dict[str, Any]:
+    """With what the thumbnails of all parts take together."""
+    return {**view, "inlined": inlined_words(view["parts"])}
 
 
 def _directions_view(report: DirectionsReport) -> dict[str, Any]:

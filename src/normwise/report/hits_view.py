@@ -8,12 +8,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from normwise.core.calibration_records import CalibrationReport
-from normwise.core.records import Record
+from normwise.core.records import NearestHits, NearHit, NearHits, Record
+from normwise.report import words
 from normwise.report.inspect_words import settle
 from normwise.report.svg import shorten
 from normwise.report.thumbnails import thumbnail_view
 
 _LONGEST_TEXT = 200
+_SCORES = {"cosine": "the cosine", "dot": "the dot product"}
 
 
 class ExamplePictures(Record):
@@ -21,27 +23,6 @@ class ExamplePictures(Record):
 
     query: str | None = None
     hit: str | None = None
-
-
-class NearHit(Record):
-    """One hit of a query as a search would show it. `probability` None: nobody knows."""
-
-    id: str
-    words: str
-    picture: str | None = None
-    score: float
-    probability: float | None
-    abstain: bool
-    right: bool
-
-
-class NearHits(Record):
-    """A test query with its nearest hits, best first; `answerable` says whether anything in the corpus is relevant to it."""
-
-    query: str
-    picture: str | None = None
-    answerable: bool
-    hits: tuple[NearHit, ...]
 
 
 class ShownPictures(Record):
@@ -83,6 +64,27 @@ def nearest_view(report: CalibrationReport) -> list[dict[str, Any]]:
     return [_query(each) for each in report.shown.nearest] if isinstance(report, DirectionReport) else []
 
 
+def nearest_hits_view(found: NearestHits | None, *, queries: str, model: str) -> dict[str, Any] | None:
+    """Queries with their nearest hits, for a template; None where the result has none.
+
+    `calibrated` says whether anything is known of a probability: without a calibration nothing is, and a page says so.
+
+    Args:
+        found: of the result.
+        queries: what one of them is called, such as "test query".
+        model: whose hits they are.
+    """
+    if found is None or not found.shown:
+        return None
+    drawn = f"{len(found.shown):,} of {words.counted(found.queries, queries)}"
+    return {
+        "lead": f"{drawn}, drawn by seed {found.seed} and not by what they found, each with its nearest hits by {model}. "
+        f"The score is {_SCORES.get(found.ranking, settle(found.ranking))}.",
+        "calibrated": any(hit.probability is not None or hit.abstain for each in found.shown for hit in each.hits),
+        "asked": [{**_query(each), "place": _place(each, depth=found.depth)} for each in found.shown],
+    }
+
+
 def example_pictures(report: CalibrationReport, kind: Literal["errors", "abstentions"]) -> list[dict[str, Any]]:
     """The thumbnails of each example of a kind; None for those that there are not."""
     examples = report.figures.confident_errors if kind == "errors" else report.figures.good_abstentions
@@ -99,23 +101,33 @@ def example_pictures(report: CalibrationReport, kind: Literal["errors", "abstent
 
 def _query(asked: NearHits) -> dict[str, Any]:
     first = asked.hits[0] if asked.hits else None
-    words = shorten(settle(asked.query), limit=_LONGEST_TEXT)
+    said = shorten(settle(asked.query), limit=_LONGEST_TEXT)
     return {
-        "words": words,
-        "picture": thumbnail_view(asked.picture, words=words),
+        "words": said,
+        "picture": thumbnail_view(asked.picture, words=said),
         "unknown": first is None or first.abstain,
         "probability": "" if first is None else probability_words(first.probability),
         "answerable": asked.answerable,
+        "task": shorten(settle(asked.task), limit=80),
+        "place": "",
         "hits": [_hit(hit) for hit in asked.hits],
     }
 
 
+def _place(asked: NearHits, *, depth: int) -> str:
+    if not asked.answerable:
+        return "Nothing to find"
+    if asked.first_right is None:
+        return f"No right hit among the first {depth:,}"
+    return "The first hit is right" if asked.first_right == 1 else f"The first right hit comes at place {asked.first_right:,}"
+
+
 def _hit(hit: NearHit) -> dict[str, Any]:
-    words = shorten(settle(hit.words), limit=_LONGEST_TEXT)
+    said = shorten(settle(hit.words), limit=_LONGEST_TEXT)
     return {
         "id": shorten(settle(hit.id), limit=80),
-        "words": words,
-        "picture": thumbnail_view(hit.picture, words=words),
+        "words": said,
+        "picture": thumbnail_view(hit.picture, words=said),
         "score": f"{hit.score:.3f}".replace("-", "−"),
         "probability": probability_words(hit.probability),
         "abstain": hit.abstain,

@@ -10,9 +10,11 @@ from normwise.core.norm_records import FactorAssociation, NormDistribution
 from normwise.core.records import Interval
 from normwise.report import glossary, inspect_words, norm_plots, words
 from normwise.report.cells import markup
+from normwise.report.examples_view import examples_view
 from normwise.report.forest import ForestRow, forest, interval_words
 from normwise.report.inspect_words import TESTS, held_words, p_words, settle, share, signed
 from normwise.report.modality_view import modality_view
+from normwise.report.thumbnails import inlined_words
 from normwise.report.usefulness_view import usefulness_view
 from normwise.theory.norm_findings import BENT
 
@@ -37,6 +39,7 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
     """Every value that `inspect.html` reads."""
     step, why = inspect_words.STEPS[report.verdict.next_step]
     figures, varies = report.figures, report.verdict.label != "degenerate"
+    examples = examples_view(report)
     after = report.norm_after_normalize
     histogram = norm_plots.norm_histogram(figures, report.norm.quantiles, after=after.mean if after else None)
     return {
@@ -72,6 +75,8 @@ def inspect_view(report: InspectReport) -> dict[str, Any]:
         "geometry_lead": _geometry_lead(report.geometry, report),
         "plane": markup(norm_plots.direction_plane(figures, colored=varies)),
         "modalities": modality_view(report),
+        "examples": examples,
+        "inlined": inlined_words(examples, left_out=sum(part.examples.left_out for part in (report, *report.parts) if part.examples)),
         "usefulness": usefulness_view(report.usefulness),
         "notes": [settle(note) for note in report.notes],
         "raw_norms": [dict(zip(("what", "how"), _split(line), strict=True)) for line in report.raw_norms],

@@ -10,6 +10,7 @@ from typing import Any
 from normwise.core.calibration_records import CalibrationReport
 from normwise.core.errors import MissingExtraError
 from normwise.core.inspect_records import InspectReport
+from normwise.core.mmeb_records import MmebComparison, MmebEvaluation
 from normwise.core.negatives_records import NegativesReport
 from normwise.core.records import Evaluation, TrainResult
 from normwise.core.staircase_records import StaircaseReport, TrackReport
@@ -17,6 +18,7 @@ from normwise.report.calibration_view import calibration_view
 from normwise.report.evaluation_view import evaluation_view
 from normwise.report.hits_view import DirectionsReport
 from normwise.report.inspect_view import inspect_view
+from normwise.report.mmeb_view import mmeb_view
 from normwise.report.negatives_view import negatives_view
 from normwise.report.staircase_view import staircase_view
 from normwise.report.svg import clean
@@ -53,6 +55,21 @@ def render_evaluation(evaluation: Evaluation) -> str:
         MissingExtraError: jinja2 is not installed.
     """
     return _render("evaluation.html", lambda: evaluation_view(evaluation))
+
+
+def render_mmeb(found: MmebEvaluation | MmebComparison) -> str:
+    """Draw the page of an evaluation in MMEB's protocol, or of two of them compared, from the saved result.
+
+    Args:
+        found: any of the two, also one without tasks, means or intervals.
+
+    Returns:
+        A complete HTML document that loads nothing and runs nothing; names of models, data and tasks are escaped.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    return _render("mmeb.html", lambda: mmeb_view(found))
 
 
 def render_inspection(report: InspectReport) -> str:

@@ -12,7 +12,9 @@ from normwise.core.similarity import Similarity
 from normwise.report import glossary, plots, words
 from normwise.report.cells import MAIN_METRIC, candidate_table, cells, geometry_view, interval_fact, markup, note_view
 from normwise.report.forest import ForestRow, forest, interval_words
+from normwise.report.hits_view import nearest_hits_view
 from normwise.report.svg import SERIES, finite, series_class
+from normwise.report.thumbnails import inlined_words
 
 
 def train_view(result: TrainResult) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def train_view(result: TrainResult) -> dict[str, Any]:
     numbers = words.arm_numbers(result.runs)
     firsts = words.first_of_each(result.runs)
     arms = [_arm_view(run, numbers[run.name]) for run in firsts]
+    nearest = nearest_hits_view(result.nearest, queries="test query", model="the saved model")
     return {
         "title": f"normwise: {result.decision.run or result.decision.similarity} on {result.data}",
         "data": result.data,
@@ -44,6 +47,8 @@ def train_view(result: TrainResult) -> dict[str, Any]:
         ),
         "forests": _run_forests(result, chosen),
         "comparisons": _comparisons(result),
+        "nearest": nearest,
+        "inlined": inlined_words(nearest, left_out=result.nearest.left_out if result.nearest else 0),
         "curves": _curves(firsts, main=True),
         "shared_stages": _share_stages(firsts),
         "more_curves": _curves(firsts, main=False),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normwise.core.errors import InputError
+from normwise.data.contents import content_place, content_words, modality_of, pictures_of
 from normwise.data.document_rows import column_names, read_queries
 from normwise.data.documents import Documents, Scalar, read_documents
 from normwise.data.opening import user_path
@@ -49,11 +50,27 @@ def encoded_rows(encoder: Encoder, documents: Documents, *, batch_size: int) -> 
     """Encode documents into a temporary file, a few batches in memory at a time, and count their tokens.
 
     Pictures have none, so that an index with pictures among its candidates keeps no counts.
+
+    Raises:
+        InputError: pictures for a model that reads texts only, told before any work with the row of the first.
     """
+    _check_reads(encoder, documents)
     with tempfile.TemporaryDirectory(prefix="normwise-") as folder:
         vectors = encoder.encode_to_memmap(documents.contents, Path(folder) / "vectors.npy", batch_size=batch_size)
         lengths = known_lengths(text_lengths(encoder, documents.contents))
         yield Rows(documents.ids, vectors, documents.texts, lengths, documents.metadata or None, documents.notes)
+
+
+def _check_reads(encoder: Encoder, documents: Documents) -> None:
+    shown = next(((key, content) for key, content in zip(documents.ids, documents.contents, strict=True) if pictures_of(content)), None)
+    if shown is None or "image" in encoder.contract.modalities:
+        return
+    key, content = shown
+    place = content_place(content) or f"{documents.source}, candidate {key!r}"
+    raise InputError(
+        f"{place}: {content_words(content):.60} is {modality_of(content)}, and {encoder.name} reads texts only: choose a model that reads "
+        "pictures (CLIP, SigLIP, Qwen-VL, a dual encoder)"
+    )
 
 
 def given_rows(

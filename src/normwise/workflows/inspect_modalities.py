@@ -11,6 +11,7 @@ import numpy as np
 
 from normwise.core.errors import InputError
 from normwise.core.inspect_records import InspectReport
+from normwise.core.modality_records import NormExamples
 from normwise.core.records import GateReport
 from normwise.data import emoji, emoji_composed
 from normwise.data.contents import MODALITIES, Content, Modality, iter_pictures, modality_of, sameness
@@ -19,8 +20,10 @@ from normwise.data.factor_files import read_factors
 from normwise.data.factors import has_wordfreq
 from normwise.data.norm_inputs import array_input, open_vectors
 from normwise.data.sets import Corpus, Judged, RetrievalData
+from normwise.data.thumbnails import ThumbnailBudget
 from normwise.workflows.inspect_across import across_modalities, named_apart, side_of
-from normwise.workflows.inspect_report import Factors, Judging, relate_norms, report_of
+from normwise.workflows.inspect_examples import belongings, norm_examples
+from normwise.workflows.inspect_report import Factors, Judging, Related, relate_norms, report_of
 from normwise.workflows.inspect_source import Material, OpenModel, Reading, after_normalize, closed_form, text_material
 from normwise.workflows.inspect_usefulness import EncodedSet, LoadedSet, encode_set, usefulness_of_set
 
@@ -93,9 +96,10 @@ def inspect_set(model: OpenModel, loaded: LoadedSet, factors: Factors, how: Read
     """
     encoded = encode_set(model.encoder, loaded, batch_size=how.batch_size, progress=how.progress)
     test = encoded.test.judged
-    found = _gather(encoded, _set_factors(encoded, test, factors, loaded.candidates))
+    found = _gather(encoded, _set_factors(encoded, test, factors, loaded.candidates, loaded.roots))
     measured = usefulness_of_set(encoded, notes=model.notes, seed=how.seed)
     present: list[Modality] = [modality for modality in MODALITIES if found.rows(modality).size]
+    belong, budget = belongings(test), ThumbnailBudget()
     sides, rows = [], []
     for modality in present:
         mine = found.rows(modality)
@@ -104,6 +108,7 @@ def inspect_set(model: OpenModel, loaded: LoadedSet, factors: Factors, how: Read
         # What judged queries say of norms is said of the candidates': where these are of one kind, it is that kind's.
         ranked = measured if all(modality_of(content) == modality for content in test.corpus.contents) else None
         part = report_of(related, judging, usefulness=ranked, modality=NAMES[modality])
+        part = part.model_copy(update={"examples": _examples(found, related, mine, belong, budget)})
         sides.append(side_of(NAMES[modality], related, part, found.clusters[mine], freedom))
         rows.append(mine)
     whole = relate_norms(*_pooled(model, found, present, rows), judging)
@@ -112,6 +117,7 @@ def inspect_set(model: OpenModel, loaded: LoadedSet, factors: Factors, how: Read
         update={
             "parts": tuple(side.report for side in sides) if len(sides) > 1 else (),
             "across": across_modalities(sides[0], sides[1], pairs=pairs, seed=how.seed) if len(sides) > 1 else None,
+            "examples": sides[0].report.examples if len(sides) == 1 else None,
         }
     )
 
@@ -168,7 +174,9 @@ def _gather(encoded: EncodedSet, factors: Mapping[str, np.ndarray]) -> Contents:
     )
 
 
-def _set_factors(encoded: EncodedSet, test: Judged, given: Factors, every: Sequence[str]) -> dict[str, np.ndarray]:
+def _set_factors(
+    encoded: EncodedSet, test: Judged, given: Factors, every: Sequence[str], roots: Sequence[str] | None = None
+) -> dict[str, np.ndarray]:
     """Factors by name over candidates and queries; rows without any hold NaN, or "" for categories."""
     queries = len(test)
     if given is not None:
@@ -176,7 +184,8 @@ def _set_factors(encoded: EncodedSet, test: Judged, given: Factors, every: Seque
         return {name: np.concatenate([value, _nothing(value, queries)]) for name, value in found.items()}
     found: dict[str, np.ndarray] = {}
     if encoded.name in _EMOJI:
-        parts = [_by_modality(test.corpus.ids, test.corpus.contents), _by_modality(test.query_ids, test.queries)]
+        asked = ((test.corpus.ids, test.corpus.contents), (test.query_ids, test.queries))
+        parts = [_by_modality(ids, contents, roots) for ids, contents in asked]
         for name in dict.fromkeys((*parts[0], *parts[1])):
             found[name] = np.concatenate(
                 [part.get(name, np.full(size, np.nan)) for part, size in zip(parts, (len(test.corpus), queries), strict=True)]
@@ -186,13 +195,13 @@ def _set_factors(encoded: EncodedSet, test: Judged, given: Factors, every: Seque
     return found  # fmt: skip
 
 
-def _by_modality(ids: Sequence[str], contents: Sequence[Content]) -> dict[str, np.ndarray]:
+def _by_modality(ids: Sequence[str], contents: Sequence[Content], roots: Sequence[str] | None) -> dict[str, np.ndarray]:
     """Factors of emoji; of categories (group and subgroup) their sizes only, since hundreds of levels leave nothing to test."""
     found: dict[str, np.ndarray] = {}
     for modality in MODALITIES:
         rows = [row for row, content in enumerate(contents) if modality_of(content) == modality]
         if rows:
-            factors = emoji_factors(Corpus(tuple(ids[row] for row in rows), tuple(contents[row] for row in rows)))
+            factors = emoji_factors(Corpus(tuple(ids[row] for row in rows), tuple(contents[row] for row in rows)), roots=roots)
             for name, value in factors.items():
                 if value.dtype.kind == "f" and name not in _LEFT_OUT:
                     found.setdefault(name, np.full(len(ids), np.nan))[rows] = value
@@ -265,6 +274,18 @@ def _pooled(model: OpenModel, found: Contents, present: Sequence[Modality], rows
     names = np.concatenate([np.full(mine.size, NAMES[modality]) for modality, mine in zip(present, rows, strict=True)])
     material = Material(array_input(vectors, name=model.encoder.name), after=after_normalize(model, vectors), notes=model.notes)
     return material, {"modality": names} if len(present) > 1 else _factors_of(found, present[0], rows[0])
+
+
+def _examples(
+    found: Contents, related: Related, rows: np.ndarray, belong: Mapping[int, Content], budget: ThumbnailBudget
+) -> NormExamples | None:
+    """Contents of either end of the norms; none where all norms are equal, so that there is no end."""
+    if not related.found.vary:
+        return None
+    usable = np.flatnonzero(related.found.scan.usable)
+    kept = rows[usable].tolist()
+    norms = related.found.scan.norms[usable]
+    return norm_examples([found.contents[row] for row in kept], norms, beside=[belong.get(row) for row in kept], budget=budget)
 
 
 def _pairs(test: Judged, candidates: int, first: np.ndarray, second: np.ndarray) -> np.ndarray | None:

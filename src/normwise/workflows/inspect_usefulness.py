@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedSet:
-    """A set to judge on, cut to the limits; `candidates` are the ids of all candidates before the cut, in the set's order."""
+    """A set to judge on, cut to the limits; `candidates` are the ids of all candidates before the cut, in the set's order.
+
+    `roots` are the folders that a built-in set was read from, None for the usual places: its factors come from there too.
+    """
 
     data: RetrievalData
     notes: tuple[str, ...]
     candidates: tuple[str, ...]
+    roots: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -255,15 +259,18 @@ def load_judged(
     """
     limits = {"limit_queries": limit_queries, "limit_candidates": limit_candidates}
     notes: list[str] = []
+    roots = None
     if isinstance(data, str | Path):
-        data, every = load_to_judge(data_settings(data, source="inspect"), seed=seed)
+        settings = data_settings(data, source="inspect")
+        roots = settings.roots
+        data, every = load_to_judge(settings, seed=seed)
         notes = ["every row is a test query: a model trained on these rows knows the answers"] if every else []
     elif isinstance(data, Judged):
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
     whole = () if data.test is None else data.test.corpus.ids
     found = cut(data, DataConfig.read({"name": data.name, **limits}, source="inspect"), seed=seed)
     _test_of(found)
-    return LoadedSet(found, tuple(notes), whole)
+    return LoadedSet(found, tuple(notes), whole, roots)
 
 
 def _test_of(data: RetrievalData) -> Judged:

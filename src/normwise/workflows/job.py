@@ -17,13 +17,17 @@ from normwise.core.config import NegativeSource, PaceConfig, StageConfig, Weight
 from normwise.core.errors import InputError, near_names
 from normwise.core.records import GEOMETRY, METRICS
 from normwise.core.similarity import Similarity
+from normwise.data.backgrounds import set_on_background
 from normwise.data.batches import BatchPlan, choose_plan, choose_plan_by_task
 from normwise.data.contents import content_digest
 from normwise.data.hygiene import HygieneReport, check_data
 from normwise.data.load import load_data
+from normwise.data.picture_columns import parse_color
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 from normwise.models.freedom import norm_freedom
+from normwise.models.inputs import reads
 from normwise.models.loading import load_base
+from normwise.models.origin import base_background
 from normwise.models.structure import token_limit
 from normwise.models.tokens import token_counter
 from normwise.models.trainable import check_stage
@@ -112,37 +116,51 @@ def prepare_job(config: PaceConfig, *, log: Log, progress: bool) -> Job:
         raise InputError("precision fp16 needs a GPU, and none was found: use fp32 (or bf16, slow on most CPUs)")
     log(f"data: {config.data.name}")
     data = load_data(config.data, seed=0)
-    if data.train is None or len(data.train) < 2:
-        raise InputError(f"data {config.data.name!r} has fewer than two training pairs: nothing can be a negative")
-    if data.dev is None or data.test is None:
-        raise InputError(
-            f"data {config.data.name!r} needs a dev split (to decide) and a test split (to report): name them with data.dev and data.test"
-        )
+    _splits(config, data)
     encoder = load_base(config.model)
-    for split, judged in (("dev", data.dev), ("test", data.test)):
+    # Readers left open what nobody stated: the model that training starts from goes on as it was trained, a new one sees white.
+    data = set_on_background(data, parse_color(background_of(config, encoder) or "white"))
+    pairs, dev, test = _splits(config, data)
+    for split, judged in (("dev", dev), ("test", test)):
         if not any(judged.relevance):
             raise InputError(
                 f"data {config.data.name!r}: no {split} query has a relevant candidate, so nothing can be measured: mend its judgements"
             )
-    _check_stages(config, data.train, encoder)
+    _check_stages(config, pairs, encoder)
     hygiene = check_data(data, token_counter=token_counter(encoder), max_tokens=token_limit(encoder))
     hygiene.require_ok()
-    warnings = (*_norm_warning(config, encoder), *_negatives_warning(config, data.train), *hygiene.warnings)
+    warnings = (*_norm_warning(config, encoder), *_negatives_warning(config, pairs), *hygiene.warnings)
     for warning in warnings:
         log(f"warning: {warning}")
-    log(f"{len(data.train)} pairs to train on; dev {len(data.dev)}, test {len(data.test)} queries over {len(data.test.corpus)} candidates")
+    log(f"{len(pairs)} pairs to train on; dev {len(dev)}, test {len(test)} queries over {len(test.corpus)} candidates")
     return Job(
         config=config,
         data=data,
-        pairs=data.train,
-        dev=data.dev,
-        test=data.test,
+        pairs=pairs,
+        dev=dev,
+        test=test,
         hygiene=hygiene,
         encoder=encoder,
         warnings=warnings,
         log=log,
         progress=progress,
     )
+
+
+def _splits(config: PaceConfig, data: RetrievalData) -> tuple[TrainingPairs, Judged, Judged]:
+    """What is trained on, decided on and reported on."""
+    if data.train is None or len(data.train) < 2:
+        raise InputError(f"data {config.data.name!r} has fewer than two training pairs: nothing can be a negative")
+    if data.dev is None or data.test is None:
+        raise InputError(
+            f"data {config.data.name!r} needs a dev split (to decide) and a test split (to report): name them with data.dev and data.test"
+        )
+    return data.train, data.dev, data.test
+
+
+def background_of(config: PaceConfig, encoder: SentenceTransformer) -> str | None:
+    """What shows in training where pictures are transparent: as data.background says, else the base model's, else white; None for texts."""
+    return None if reads(encoder) == "texts" else config.data.background or base_background(encoder) or "white"
 
 
 def _norm_warning(config: PaceConfig, encoder: SentenceTransformer) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""MMEB's protocol: every query ranks its own candidates, P@1 by task, means over tasks, and two models side by side."""
+"""MMEB's protocol: every query ranks its own candidates, P@1 by task, means over tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
-from normwise.core.mmeb_records import OVERALL, MmebComparison, MmebDifference, MmebEvaluation, MmebMean, MmebTask
+from normwise.core.mmeb_records import OVERALL, MmebDifference, MmebEvaluation, MmebMean, MmebTask
 from normwise.core.records import Interval
 from normwise.data.clusters import components
 from normwise.data.contents import Content, content_digest
@@ -23,7 +23,9 @@ from normwise.data.mmeb_rows import BadRows
 from normwise.data.opening import user_path
 from normwise.data.texts import printable
 from normwise.theory.candidate_ranking import RANKINGS, Places, answer_places, chance_rate, task_mean_draws
-from normwise.theory.claims import span
+from normwise.workflows.evaluate import check_report
+from normwise.workflows.mmeb_compare import reported
+from normwise.workflows.mmeb_hits import Ordered, drawn_by_task, order_candidates, shown_hits
 from normwise.workflows.mmeb_means import groups_of, interval_of, judge, samples_for
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def evaluate_mmeb(
     batch_size: int = 64,
     seed: int = 0,
     progress: bool | None = False,
+    report: Path | None = None,
 ) -> MmebEvaluation:
     """Measure a model in MMEB's protocol: P@1 of each query inside its own candidate set, by cosine and by dot product.
 
@@ -72,6 +75,7 @@ def evaluate_mmeb(
         batch_size: contents per forward pass.
         seed: of the drawn queries and the bootstrap.
         progress: show bars; None shows them on a terminal only.
+        report: where to write the HTML page, which must not exist yet; None writes nothing.
 
     Returns:
         Figures with 95% intervals; differences dot - cosine by task and by mean are corrected for their number (Holm).
@@ -84,11 +88,13 @@ def evaluate_mmeb(
     """
     if limit_queries is not None and limit_queries < 1:
         raise InputError(f"limit_queries is {limit_queries}; expected at least 1, or None for all queries")
+    check_report(report)
     tasks, name = _tasks(data, image_root=image_root, subsets=subsets, on_bad_rows=on_bad_rows)
     if limit_queries is not None:
         tasks = [_limited(task, limit_queries, seed=seed) for task in tasks]
     encoder = _open(model)
-    measured = [_measure(encoder, task, batch_size=batch_size, progress=progress) for task in tasks]
+    drawn = drawn_by_task(tasks, seed=seed)
+    measured = [_measure(encoder, task, rows, batch_size=batch_size, progress=progress) for task, rows in zip(tasks, drawn, strict=True)]
     clusters = _clusters(tasks)
     values = [np.stack([one.places[ranking].precision_at_1() for ranking in RANKINGS]) for one in measured]
     draws = task_mean_draws(values, clusters, seed=seed, samples=samples_for(len(tasks)))
@@ -96,7 +102,7 @@ def evaluate_mmeb(
     means = np.array([value.mean(axis=1) for value in values]).T
     differences = judge({task.name: (row,) for row, task in enumerate(tasks)}, means[1] - means[0], dot - cosine)
     groups = groups_of([(task.name, task.meta, task.in_domain) for task in tasks])
-    return MmebEvaluation(
+    found = MmebEvaluation(
         model=printable(encoder.name),
         data=name,
         tasks=tuple(
@@ -105,60 +111,16 @@ def evaluate_mmeb(
         ),
         means=_mean_records(tasks, groups, means, draws),
         notes=_notes(tasks, clusters, limit_queries=limit_queries),
+        nearest=shown_hits(tasks, [one.drawn for one in measured], ranking=RANKINGS[int(means[1].mean() > means[0].mean())], seed=seed),
     )
-
-
-def compare_mmeb(
-    base: MmebEvaluation, trained: MmebEvaluation, *, base_ranking: str = "cosine", trained_ranking: str = "cosine", seed: int = 0
-) -> MmebComparison:
-    """Compare two evaluations query by query: is the trained model better than the base, on what, and by how much.
-
-    Args:
-        base: the model before training, or any other.
-        trained: the model in question, evaluated on the same tasks and queries.
-        base_ranking: "cosine" or "dot": under which ranking the base is read.
-        trained_ranking: the same for the trained model; choose it on other data than these.
-        seed: of the bootstrap.
-
-    Returns:
-        Differences `trained - base` of P@1 with intervals: overall at 95%; by task and by mean corrected for their number
-        (Holm). The verdict is on these two models: that a way of training is better needs several seeds of it.
-
-    Raises:
-        InputError: an unknown ranking, or evaluations of different tasks, queries or candidates.
-    """
-    for ranking in (base_ranking, trained_ranking):
-        if ranking not in RANKINGS:
-            raise InputError(f"ranking {ranking!r} is unknown: expected {' or '.join(RANKINGS)}")
-    _check_same(base, trained)
-    others = {task.name: task for task in trained.tasks}
-    pairs = [(task, others[task.name]) for task in base.tasks]
-    values = [np.array([after.first[trained_ranking]]) - np.array([before.first[base_ranking]]) for before, after in pairs]
-    clusters = [np.asarray(task.clusters, dtype=np.int64) for task in base.tasks]
-    draws = task_mean_draws(values, clusters, seed=seed, samples=samples_for(len(pairs)))[0]
-    means = np.array([value.mean() for value in values])
-    groups = groups_of([(task.name, task.meta, task.in_domain) for task in base.tasks])
-    overall = judge({OVERALL: groups.pop(OVERALL)}, means, draws)[OVERALL]
-    tasks = judge({task.name: (row,) for row, task in enumerate(base.tasks)}, means, draws)
-    said = f"{trained.model} ({trained_ranking}) against {base.model} ({base_ranking})"
-    counts = ", ".join(f"{sum(one.verdict == word for one in tasks.values())} {word}" for word in ("better", "worse"))
-    return MmebComparison(
-        base=base.model,
-        trained=trained.model,
-        base_ranking=base_ranking,
-        trained_ranking=trained_ranking,
-        overall=overall,
-        means=judge(groups, means, draws),
-        tasks=tasks,
-        words=f"{said}: {overall.verdict}, mean P@1 over {len(tasks)} tasks differs by {span(overall.difference)}; of the tasks "
-        f"{counts}. This speaks of these two models: a claim about a way of training needs several seeds of it",
-    )
+    return reported(found, report)
 
 
 @dataclass(frozen=True)
 class _Measured:
     places: Mapping[str, Places]
     notes: tuple[str, ...]
+    drawn: Sequence[Ordered]
 
 
 def _tasks(
@@ -196,7 +158,9 @@ def _open(model: str | Path | Encoder | ContentEncoder) -> Encoder | ContentEnco
     return Encoder.load(model)
 
 
-def _measure(encoder: Encoder | ContentEncoder, task: CandidateTask, *, batch_size: int, progress: bool | None) -> _Measured:
+def _measure(
+    encoder: Encoder | ContentEncoder, task: CandidateTask, drawn: np.ndarray, *, batch_size: int, progress: bool | None
+) -> _Measured:
     distinct = {content: row for row, content in enumerate(dict.fromkeys(task.queries))}
     queries = encoder.encode_queries(list(distinct), batch_size=batch_size, progress=progress)
     candidates = encoder.encode_candidates(list(task.corpus.contents), batch_size=batch_size, progress=progress)
@@ -208,7 +172,8 @@ def _measure(encoder: Encoder | ContentEncoder, task: CandidateTask, *, batch_si
     except InputError as error:
         raise InputError(f"{task.name}, vectors of {encoder.name}: {error}") from None
     zero = [(int((~vectors.any(axis=1)).sum()), what) for vectors, what in ((asked, "query"), (candidates, "candidate"))]
-    return _Measured(places, tuple(f"{count:,} {what} vectors are zero: they score 0 with everything" for count, what in zero if count))
+    notes = tuple(f"{count:,} {what} vectors are zero: they score 0 with everything" for count, what in zero if count)
+    return _Measured(places, notes, order_candidates(asked, candidates, task, drawn))
 
 
 def _check_vectors(vectors: np.ndarray, count: int, what: str) -> None:
@@ -269,19 +234,6 @@ def _fingerprint(task: CandidateTask) -> str:
             sets[members] = hashlib.sha256(b"".join(sorted(known[row] for row in members))).digest()
         digest.update(content_digest(query) + known[answer] + sets[members])
     return digest.hexdigest()
-
-
-def _check_same(base: MmebEvaluation, trained: MmebEvaluation) -> None:
-    ours, theirs = ({task.name: task for task in one.tasks} for one in (base, trained))
-    apart = sorted(ours.keys() ^ theirs.keys())
-    if apart:
-        raise InputError(
-            f"{base.model} and {trained.model} were evaluated on different tasks ({', '.join(apart)}): evaluate both on the same"
-        )
-    for name, task in ours.items():
-        if task.fingerprint != theirs[name].fingerprint:
-            came = f"{name}: {base.model} and {trained.model} saw other queries or candidates"
-            raise InputError(f"{came}: evaluate both with the same data, limit and seed")
 
 
 def _notes(tasks: Sequence[CandidateTask], clusters: Sequence[np.ndarray], *, limit_queries: int | None) -> tuple[str, ...]:

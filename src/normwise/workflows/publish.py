@@ -16,7 +16,7 @@ from normwise.models.loading import base_notes, base_source
 from normwise.models.saving import save_encoder
 from normwise.report.card import CardFacts, render_card, summarize_norms
 from normwise.theory.directions import norms
-from normwise.workflows.job import Job
+from normwise.workflows.job import Job, background_of
 
 
 def describe_chosen(
@@ -41,6 +41,7 @@ def describe_chosen(
         lora=_lora(job.config, decision),
         norms=norm_distribution(norms(candidates), of="the candidates of the test split"),
         norm_freedom=norm_freedom(model).words,
+        background=background_of(job.config, job.encoder),
     )
     return contract.model_copy(update={"base_model": source, "base_revision": revision, "base_notes": base_notes(job.encoder)})
 

@@ -40,12 +40,21 @@ class Ranked:
     zero_candidates: int
 
 
-def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> Ranked:
-    """Search once under both rankings and judge every query."""
-    top = exact_top_k(queries, candidates, k=CUTOFF)
+def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance, *, not_ranked: Sequence[Sequence[int]] | None = None) -> Ranked:
+    """Search once under both rankings and judge every query.
+
+    Args:
+        queries: (B, D) raw vectors.
+        candidates: (N, D) raw vectors.
+        relevance: for each query, candidate row -> gain.
+        not_ranked: for each query, rows without gain that count as no candidates of it; None is none of any.
+    """
+    depth = max(map(len, not_ranked or ()), default=0)
+    top = exact_top_k(queries, candidates, k=CUTOFF + depth)
+    places = {name: found.indices if not depth else last(found.indices, not_ranked or ())[:, :CUTOFF] for name, found in top.items()}
     return Ranked(
-        metrics={name: metrics_per_query(found.indices, relevance, candidates=candidates.shape[0]) for name, found in top.items()},
-        first_places={name: found.indices[:, 0] for name, found in top.items()},
+        metrics={name: metrics_per_query(rows, relevance, candidates=candidates.shape[0]) for name, rows in places.items()},
+        first_places={name: rows[:, 0] for name, rows in places.items()},
         relevance=relevance,
         candidates=candidates.shape[0],
         zero_queries=_count_zero(queries),
@@ -53,23 +62,46 @@ def rank(queries: np.ndarray, candidates: np.ndarray, relevance: Relevance) -> R
     )
 
 
+def last(indices: np.ndarray, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Put some candidates behind all others of their query, the order kept otherwise.
+
+    Behind the others a row without gain changes no metric: so it is as if it had never been ranked.
+
+    Args:
+        indices: (B, K) candidate rows, best first.
+        rows: for each of B queries, those to put last.
+
+    Example:
+        >>> last(np.array([[4, 7, 1], [7, 4, 1]]), [(4,), ()]).tolist()
+        [[7, 1, 4], [7, 4, 1]]
+    """
+    moved = np.zeros(indices.shape, dtype=bool)
+    for query, mine in enumerate(rows):
+        if mine:
+            moved[query] = np.isin(indices[query], mine)
+    return np.take_along_axis(indices, np.argsort(moved, axis=1, kind="stable"), axis=1)
+
+
 def rank_judged(queries: np.ndarray, candidates: np.ndarray, judged: Judged) -> Ranked:
     """`rank`, task by task: queries of a set that mixes tasks search the candidates of their task only.
+
+    A query's own picture is no candidate of it, unless the set says that it is (`Judged.not_ranked`).
 
     Args:
         queries: (B, D) raw vectors of the queries.
         candidates: (N, D) raw vectors of the whole corpus.
         judged: whose vectors they are.
     """
-    searches = judged.searches()
+    searches, left_out = judged.searches(), judged.not_ranked()
     if len(searches) == 1 and len(searches[0][2]) == len(candidates):
-        return rank(queries, candidates, judged.relevance)
+        return rank(queries, candidates, judged.relevance, not_ranked=left_out)
     metrics: PerQuery = {}
     first = {name: np.zeros(len(queries), dtype=np.int64) for name in ("cosine", "dot")}
     for _, asked, pool in searches:
         place = {int(row): new for new, row in enumerate(pool)}
         relevance = [{place[row]: gain for row, gain in judged.relevance[query].items() if row in place} for query in asked]
-        found = rank(queries[asked], candidates[pool], relevance)
+        out = [[place[row] for row in left_out[query] if row in place] for query in asked]
+        found = rank(queries[asked], candidates[pool], relevance, not_ranked=out)
         for name, table in found.metrics.items():
             first[name][asked] = pool[found.first_places[name]]
             for metric, values in table.items():

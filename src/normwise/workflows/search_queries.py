@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,6 +14,9 @@ from normwise.data.contents import Content, Interleaved, compose, content_proble
 from normwise.data.opening import user_path
 from normwise.data.pictures import Picture
 
+# A path object writes one slash where an address has two.
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/|data:", re.IGNORECASE)
+
 
 def asked_contents(texts: Sequence[str], images: Sequence[str | Path]) -> list[Content]:
     """Put texts and pictures of a command line together: one text and its pictures are one query, pictures alone one each.
@@ -22,10 +26,15 @@ def asked_contents(texts: Sequence[str], images: Sequence[str | Path]) -> list[C
         images: files, at least one. Each is decoded, so that a bad one is told before a model is opened.
 
     Raises:
-        InputError: several texts beside pictures, a file that is not there, or one that is no picture.
+        InputError: several texts beside pictures, an address, a file that is not there, or one that is no picture.
     """
     if len(texts) > 1:
         raise InputError(f"{len(texts)} texts came beside --image: give one text, which is asked with the picture, or none")
+    for image in images:
+        if _ADDRESS.match(str(image)):
+            raise InputError(
+                f"--image {str(image)!r:.160} is an address, and addresses are not fetched: download the file, and give its path"
+            )
     pictures = tuple(Picture.of_file(user_path(image, what="image"), name=str(image)) for image in images)
     for picture in pictures:
         picture.open()

@@ -40,6 +40,7 @@ from normwise.workflows.comparison import (
     tables_by_task,
 )
 from normwise.workflows.job import Job, fingerprint, prepare_job
+from normwise.workflows.nearest_hits import nearest_hits
 from normwise.workflows.publish import publish_model, publish_page
 
 
@@ -102,7 +103,7 @@ def train(
     if folder.complete:
         if main:
             shutil.rmtree(out / "work", ignore_errors=True)
-        say(f"{out} is complete: nothing to do")
+        say(f"{out} is complete: nothing to do (data that have changed since are not looked at; overwrite trains anew)")
         return TrainResult.model_validate(read_json(out / "result.json"))
     job = prepare_job(config, log=say, progress=progress)
     barrier()
@@ -176,6 +177,7 @@ def _conclude(trained: Trained, out: Path, *, command: str, started: float, warn
         hygiene=job.hygiene.model_dump(mode="json"),
         settings=config.model_dump(mode="json"),
         figures=report_figures(*vectors, seed=0),
+        nearest=nearest_hits(*vectors, job.test, ranking=Similarity(decision.similarity).ranking.value, seed=0),
         command=command,
         versions=versions(),
         model=str(model_folder),
