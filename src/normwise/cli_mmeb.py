@@ -12,26 +12,48 @@ from normwise.core.errors import InputError
 from normwise.core.mmeb_records import MmebComparison, MmebEvaluation
 
 if TYPE_CHECKING:
+    from normwise.core.config import DataConfig
     from normwise.core.records import Record
 
 
 def asked(data: str | None, subsets: Sequence[str] | None, image_root: Path | None, baseline: Path | None) -> bool:
-    """Whether a call is about an MMEB folder.
+    """Whether a call is about an MMEB folder: its name, or a config whose [data] names one in the layout of evaluation.
 
     Raises:
         InputError: options of MMEB for something else.
     """
-    from normwise.data.mmeb_layout import is_mmeb
-    from normwise.data.opening import kind_of, user_path
+    from normwise.data.mmeb_layout import mmeb_layout
+    from normwise.data.opening import user_path
 
-    path = None if data is None else user_path(data, what="data")
-    if path is not None and kind_of(path) == "folder" and is_mmeb(path):
-        return True
+    if data is not None:
+        name = _settings(data).name
+        layout = mmeb_layout(user_path(name, what="data"))
+        # A config that names training files is read as training reads them, by the splits that it holds out.
+        if layout == "evaluation" or (layout is not None and name == data):
+            return True
     if subsets or image_root is not None or baseline is not None:
         raise InputError(
             f"--subset, --image-root and --baseline belong to a folder in MMEB's layout, and --data is {data!r}: leave them out"
         )
     return False
+
+
+def _settings(data: str) -> DataConfig:
+    from normwise.data.settings import data_settings
+
+    return data_settings(data, source="--data")
+
+
+def _check_settings(settings: DataConfig, data: str) -> None:
+    """Refuse settings that would change nothing here."""
+    own = ("name", "image_root", "on_bad_rows", "limit_queries", "check_pictures")
+    others = [name for name in type(settings).model_fields if name not in own]
+    idle = [f"data.{name}" for name in others if getattr(settings, name) != type(settings).model_fields[name].get_default()]
+    if idle:
+        raise InputError(
+            f"{data}: {', '.join(idle)} would change nothing, since {settings.name} is in MMEB's layout of evaluation, which brings its "
+            "queries, candidate sets and instructions, and pictures are shown as the model was trained: leave it out"
+        )
 
 
 def refuse(**options: Any) -> None:
@@ -64,10 +86,22 @@ def evaluate(
 
     if model is None or data is None:
         raise InputError("evaluate needs --model and --data")
+    settings = _settings(data)
+    _check_settings(settings, data)
     check_report(report)
     before = None if baseline is None else MmebEvaluation.model_validate(read_json(baseline))
     own = report if before is None else None
-    found = evaluate_mmeb(model, data, image_root=image_root, subsets=subsets, progress=sys.stderr.isatty(), report=own)
+    found = evaluate_mmeb(
+        model,
+        settings.name,
+        image_root=image_root or settings.image_root,
+        subsets=subsets,
+        limit_queries=settings.limit_queries,
+        on_bad_rows=settings.on_bad_rows,
+        check_pictures=settings.check_pictures,
+        progress=sys.stderr.isatty(),
+        report=own,
+    )
     return found if before is None else compare_mmeb(before, found, report=report)
 
 

@@ -221,6 +221,38 @@ def test_an_empty_picture_file_is_told_by_name(one, tmp_path):
         one([good(qry_img_path="shop/nothing.png")])
 
 
+def test_a_picture_that_no_model_can_read_makes_its_rows_bad_before_any_work(one, tmp_path):
+    write_mmeb(tmp_path, {})
+    (tmp_path / "images" / "shop" / "bad.png").write_bytes(b"no picture at all")
+    beside = good(qry_text="candidates", tgt_text=["", ""], tgt_img_path=["shop/red.png", "shop/bad.png"])
+    rows = [good(qry_img_path="shop/bad.png"), good(), beside, good(qry_img_path="shop/bad.png", qry_text="again"), good(qry_text="")]
+    with pytest.raises(BadRowsError, match=r"row 1, column qry_img_path: picture shop/bad.png .*; row 3, column ") as refused:
+        one(rows)
+    assert [problem.partition(",")[0] for problem in refused.value.problems] == ["row 1", "row 3", "row 4"]
+    (task,) = one(rows, on_bad_rows="drop")
+    assert task.origin.rows.tolist() == [2, 5]
+    assert len(read_mmeb_eval(tmp_path, check_pictures=False)[0]) == 5
+    pair = {"qry": "a red thing", "qry_image_path": "", "pos_text": "", "pos_image_path": "images/shop/red.png"}
+    pairs = [pair, pair | {"pos_image_path": "images/shop/bad.png"}, pair | {"qry": "a blue one"}]
+    (tmp_path / "OK-VQA" / "test.jsonl").unlink()
+    with pytest.raises(BadRowsError, match=r"row 2, column pos_image_path: picture images/shop/bad.png"):
+        one(pairs, reader=read_mmeb_train)
+    assert len(one(pairs, reader=read_mmeb_train, on_bad_rows="drop").train) == 2
+
+
+def test_blocks_of_rows_are_read_in_order_and_bad_ones_told_once(one, tmp_path, monkeypatch):
+    write_mmeb(tmp_path, {})
+    monkeypatch.setattr("normwise.data.mmeb_rows._BLOCK", 2)
+    (tmp_path / "images" / "shop" / "bad.png").write_bytes(b"no picture at all")
+    bad = good(qry_img_path="shop/bad.png")
+    rows = [good(qry_text="a"), bad, good(qry_text="b"), good(tgt_text=None), good(qry_text="c"), bad, good(qry_text="d")]
+    with pytest.raises(BadRowsError) as refused:
+        one(rows)
+    assert [problem.partition(",")[0] for problem in refused.value.problems] == ["row 2", "row 4", "row 6"]
+    (task,) = one(rows, on_bad_rows="drop")
+    assert task.origin.rows.tolist() == [1, 3, 5, 7]
+
+
 def test_many_missing_pictures_are_counted_and_the_first_have_hints(one):
     rows = [good(qry_img_path=f"shop/none-{number}.png") for number in range(40)]
     with pytest.raises(

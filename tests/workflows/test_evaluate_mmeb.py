@@ -270,6 +270,29 @@ def test_the_command_shows_a_comparison_and_draws_the_page_of_what_it_returns(ro
         cli_mmeb.evaluate("mine", str(root), baseline=None, report=alone, **given)
 
 
+def test_a_config_in_place_of_the_folder_gives_its_settings(root, tmp_path, monkeypatch):
+    monkeypatch.setattr("normwise.workflows.mmeb._open", lambda model: ColorEncoder(str(model)))
+    (tmp_path / "one.toml").write_text(f'[data]\nname = "{root}"\nlimit_queries = 1\non_bad_rows = "drop"\n')
+    config = str(tmp_path / "one.toml")
+    assert cli_mmeb.asked(config, ["OK-VQA"], None, None)
+    found = cli_mmeb.evaluate("mine", config, subsets=None, image_root=None, baseline=None)
+    assert {task.queries for task in found.tasks} == {1}
+    (tmp_path / "two.toml").write_text(f'[data]\nname = "{root}"\nbackground = "black"\ninstructions = {{"*" = "Find it."}}\n')
+    with pytest.raises(InputError, match=r"two\.toml: data\.background, data\.instructions would change nothing, .*: leave it out"):
+        cli_mmeb.evaluate("mine", str(tmp_path / "two.toml"), subsets=None, image_root=None, baseline=None)
+
+
+def test_rows_that_cannot_be_used_are_refused_or_dropped_as_the_config_says(tmp_path, monkeypatch):
+    monkeypatch.setattr("normwise.workflows.mmeb._open", lambda model: ColorEncoder(str(model)))
+    rows = [row("red", "", [("red", ""), ("blue", "")]), row("", "", [("red", ""), ("blue", "")])]
+    folder = write_mmeb(tmp_path / "mmeb", {"GQA": rows})
+    with pytest.raises(InputError, match="on_bad_rows"):
+        cli_mmeb.evaluate("mine", str(folder), subsets=None, image_root=None, baseline=None)
+    (tmp_path / "c.toml").write_text(f'[data]\nname = "{folder}"\non_bad_rows = "drop"\n')
+    found = cli_mmeb.evaluate("mine", str(tmp_path / "c.toml"), subsets=None, image_root=None, baseline=None)
+    assert [task.queries for task in found.tasks] == [1]
+
+
 def test_some_queries_are_kept_with_the_best_of_their_own_candidates(tasks, found):
     nearest = found.nearest
     # Cosine has the higher mean here.

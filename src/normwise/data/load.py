@@ -123,7 +123,9 @@ def _mmeb(path: Path, layout: str, config: DataConfig) -> RetrievalData:
             f"{path} is a folder in MMEB's training layout, from which dev and test are split off: leave data.dev and data.test out"
         )
     root = None if config.image_root is None else user_path(config.image_root, what="data.image_root")
-    return read_mmeb_train(path, image_root=root, on_bad_rows=config.on_bad_rows, background=_color(config))
+    return read_mmeb_train(
+        path, image_root=root, on_bad_rows=config.on_bad_rows, background=_color(config), check_pictures=config.check_pictures
+    )
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:

@@ -97,6 +97,7 @@ def read_mmeb_eval(
     subsets: Sequence[str] | None = None,
     split: str | None = None,
     on_bad_rows: BadRows = "refuse",
+    check_pictures: bool = True,
 ) -> tuple[CandidateTask, ...]:
     """Read evaluation tasks of MMEB, with or without columns of instructions.
 
@@ -112,6 +113,7 @@ def read_mmeb_eval(
         subsets: names; None reads all.
         split: None is test, or the only one.
         on_bad_rows: "refuse" raises at the first file with unusable rows and lists them; "drop" leaves them out and counts them.
+        check_pictures: decode every picture once, so that one that no model can read makes its rows unusable.
 
     Returns:
         One task per subset. Candidates with the same text and the same bytes of picture are one, so that a copy of the
@@ -120,7 +122,7 @@ def read_mmeb_eval(
     Raises:
         InputError: a file, subset or column is missing or wrong; a BadRowsError names rows and columns.
     """
-    reader = MmebRows(folder, image_root, on_bad_rows)
+    reader = MmebRows(folder, image_root, on_bad_rows, check=check_pictures)
     return tuple(_read_task(reader, subset, split) for subset in find_subsets(folder, subsets))
 
 
@@ -177,6 +179,7 @@ def read_mmeb_train(
     limit_per_subset: int | None = None,
     on_bad_rows: BadRows = "refuse",
     background: Color | None = None,
+    check_pictures: bool = True,
 ) -> RetrievalData:
     """Read training pairs of MMEB; `neg_text` and `neg_image_path`, where given, become explicit negatives.
 
@@ -188,6 +191,7 @@ def read_mmeb_train(
         limit_per_subset: at most so many usable rows of each subset, from its beginning.
         on_bad_rows: as in `read_mmeb_eval`.
         background: red, green and blue 0..255, shown where a picture is transparent; None leaves it to the model.
+        check_pictures: as in `read_mmeb_eval`.
 
     Returns:
         Data with `train` only. Its `tasks` name the subset of each row, so that batches can be drawn from one task each; its
@@ -198,7 +202,7 @@ def read_mmeb_train(
     """
     if limit_per_subset is not None and limit_per_subset < 1:
         raise InputError(f"limit_per_subset is {limit_per_subset}; expected at least 1, or None for all rows")
-    reader = MmebRows(folder, image_root, on_bad_rows, background)
+    reader = MmebRows(folder, image_root, on_bad_rows, background, check=check_pictures)
     numbers: dict[Content, int] = {}
     queries: list[Content] = []
     positives: list[int] = []

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from normwise.core.errors import InputError
 from normwise.data.columns import BadRowsError
-from normwise.data.contents import PLACE, Content, compose
+from normwise.data.contents import PLACE, Content, compose, pictures_of
 from normwise.data.mmeb_layout import IMAGES, Layout, Subset, read_rows
 from normwise.data.opening import kind_of
+from normwise.data.picture_check import check_pictures
 from normwise.data.picture_decoding import Color, PictureError
 from normwise.data.picture_paths import resolve_picture
 from normwise.data.pictures import Picture
@@ -25,6 +27,7 @@ _WAY_OUT = 'repair these rows, or read with on_bad_rows="drop" to leave them out
 _TOKENS = re.compile(r"<\|vision_start\|>(?:<\|image_pad\|>)+<\|vision_end\|>|<\|image_[0-9]+\|>|<\|image\|>|(?:<\|image_pad\|>)+|<image>")
 _UNUSABLE = "picture cannot be used"
 _HINTS = 20
+_BLOCK = 1_024
 _EMPTY = "is empty: neither text nor picture"
 
 
@@ -38,13 +41,18 @@ class RowProblem(InputError):
 
 @dataclass
 class MmebRows:
-    """What one reading of a folder keeps: pictures by name, contents by what stood in the file, and what was left out."""
+    """What one reading of a folder keeps: pictures by name, what is wrong with them, and what was left out.
+
+    With `check`, every picture is decoded once, a block of rows at a time, and a row with a bad one is a bad row.
+    """
 
     folder: Path
     image_root: Path | None
     on_bad_rows: BadRows
     background: Color | None = None
+    check: bool = True
     pictures: dict[str, Picture] = field(default_factory=dict)
+    checked: dict[Picture, str | None] = field(default_factory=dict)
     missing: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
@@ -52,17 +60,38 @@ class MmebRows:
         """(file, row, what `read` makes of it) for every usable row; the others are refused or counted."""
         for path in subset.files(layout, split):
             problems = []
-            for number, record in read_rows(path, layout):
-                try:
-                    value = read(record, f"{path}, row {number}")
-                except RowProblem as problem:
-                    problems.append(f"row {number}, {problem}")
-                    self.dropped[problem.reason] += 1
-                    continue
-                if not problems or self.on_bad_rows == "drop":
-                    yield path, number, value
+            records = read_rows(path, layout)
+            while block := list(islice(records, _BLOCK)):
+                for number, value in self._read(block, path, read):
+                    if isinstance(value, RowProblem):
+                        problems.append(f"row {number}, {value}")
+                        self.dropped[value.reason] += 1
+                    elif not problems or self.on_bad_rows == "drop":
+                        yield path, number, value
             if problems and self.on_bad_rows == "refuse":
                 raise BadRowsError(str(path), problems, way_out=_WAY_OUT)
+
+    def _read(self, block: Sequence[tuple[int, Any]], path: Path, read: Any) -> Iterator[tuple[int, Any]]:
+        """(row, what `read` makes of it, or the problem) of a block of rows."""
+        found: list[tuple[int, Any]] = []
+        for number, record in block:
+            try:
+                found.append((number, read(record, f"{path}, row {number}")))
+            except RowProblem as problem:
+                found.append((number, problem))
+        if self.check:
+            values = [value for _, value in found if not isinstance(value, RowProblem)]
+            new = [picture for picture in dict.fromkeys(_pictures_in(values)) if picture not in self.checked]
+            self.checked.update(dict.fromkeys(new))
+            self.checked.update({new[bad.index]: f"picture {bad}" for bad in check_pictures(new)})
+        for number, value in found:
+            yield number, value if isinstance(value, RowProblem) else self._bad_picture(value) or value
+
+    def _bad_picture(self, value: Any) -> RowProblem | None:
+        for picture in _pictures_in(value):
+            if problem := self.checked.get(picture):
+                return RowProblem(picture.where.rpartition(", column ")[2] or "picture", problem, kind=_UNUSABLE)
+        return None
 
     def content(self, text: Any, name: Any, columns: tuple[str, str], where: str) -> Content | None:
         """The content of a text and the name of a picture; None where both are empty."""
@@ -112,6 +141,15 @@ class MmebRows:
             return self.image_root
         inside = self.folder / IMAGES
         return self.folder if name.startswith(f"{IMAGES}/") or kind_of(inside) != "folder" else inside
+
+
+def _pictures_in(value: Any) -> Iterator[Picture]:
+    """The pictures of contents, however deep in tuples and lists."""
+    if isinstance(value, tuple | list):
+        for part in value:
+            yield from _pictures_in(part)
+    else:
+        yield from pictures_of(value)
 
 
 def query_of(reader: MmebRows, record: dict[str, Any], where: str) -> Content:

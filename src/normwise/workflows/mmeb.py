@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -54,6 +54,7 @@ def evaluate_mmeb(
     subsets: Sequence[str] | None = None,
     limit_queries: int | None = None,
     on_bad_rows: BadRows = "refuse",
+    check_pictures: bool = True,
     batch_size: int = 64,
     seed: int = 0,
     progress: bool | None = False,
@@ -72,6 +73,7 @@ def evaluate_mmeb(
         subsets: names of tasks; None takes all.
         limit_queries: at most so many queries of each task, drawn by `seed`; their candidate sets stay whole.
         on_bad_rows: "refuse" or "drop", as in `read_mmeb_eval`.
+        check_pictures: as in `read_mmeb_eval`.
         batch_size: contents per forward pass.
         seed: of the drawn queries and the bootstrap.
         progress: show bars; None shows them on a terminal only.
@@ -89,7 +91,7 @@ def evaluate_mmeb(
     if limit_queries is not None and limit_queries < 1:
         raise InputError(f"limit_queries is {limit_queries}; expected at least 1, or None for all queries")
     check_report(report)
-    tasks, name = _tasks(data, image_root=image_root, subsets=subsets, on_bad_rows=on_bad_rows)
+    tasks, name = _tasks(data, image_root=image_root, subsets=subsets, on_bad_rows=on_bad_rows, check_pictures=check_pictures)
     if limit_queries is not None:
         tasks = [_limited(task, limit_queries, seed=seed) for task in tasks]
     encoder = _open(model)
@@ -124,12 +126,12 @@ class _Measured:
 
 
 def _tasks(
-    data: str | Path | Sequence[CandidateTask], *, image_root: str | Path | None, subsets: Sequence[str] | None, on_bad_rows: BadRows
+    data: str | Path | Sequence[CandidateTask], *, image_root: str | Path | None, subsets: Sequence[str] | None, **reading: Any
 ) -> tuple[list[CandidateTask], str]:
     if isinstance(data, str | Path):
         folder = user_path(data, what="data")
         root = None if image_root is None else user_path(image_root, what="image_root")
-        return list(read_mmeb_eval(folder, image_root=root, subsets=subsets, on_bad_rows=on_bad_rows)), printable(folder.resolve().name)
+        return list(read_mmeb_eval(folder, image_root=root, subsets=subsets, **reading)), printable(folder.resolve().name)
     if image_root is not None:
         raise InputError("image_root belongs to a folder: tasks that were read have their pictures")
     known = {task.name: task for task in data}
