@@ -22,7 +22,7 @@ from normwise.data.pictures import Picture
 from normwise.data.texts import has_visible, text_problem
 
 BadRows = Literal["refuse", "drop"]
-_WAY_OUT = 'repair these rows, or read with on_bad_rows="drop" to leave them out'
+_WAY_OUT = 'repair these rows, or leave them out with on_bad_rows="drop" (in a config: data.on_bad_rows)'
 # How families of models write the place of a picture in a text.
 _TOKENS = re.compile(r"<\|vision_start\|>(?:<\|image_pad\|>)+<\|vision_end\|>|<\|image_[0-9]+\|>|<\|image\|>|(?:<\|image_pad\|>)+|<image>")
 _UNUSABLE = "picture cannot be used"
