@@ -79,7 +79,6 @@ def evaluate(
     report: Path | None = None,
 ) -> Record:
     """Measure a model, or compare it with what was measured of another; the page is of what is returned."""
-    from normwise.core.files import read_json
     from normwise.workflows.evaluate import check_report
     from normwise.workflows.mmeb import evaluate_mmeb
     from normwise.workflows.mmeb_compare import compare_mmeb
@@ -89,7 +88,7 @@ def evaluate(
     settings = _settings(data)
     _check_settings(settings, data)
     check_report(report)
-    before = None if baseline is None else MmebEvaluation.model_validate(read_json(baseline))
+    before = None if baseline is None else _baseline(baseline)
     own = report if before is None else None
     found = evaluate_mmeb(
         model,
@@ -102,7 +101,46 @@ def evaluate(
         progress=sys.stderr.isatty(),
         report=own,
     )
-    return found if before is None else compare_mmeb(before, found, report=report)
+    if before is None:
+        return found
+    # Each model is read as its own similarity ranks.
+    return compare_mmeb(
+        before, found, base_ranking=before.own_ranking or "cosine", trained_ranking=found.own_ranking or "cosine", report=report
+    )
+
+
+def _baseline(path: Path) -> MmebEvaluation:
+    """What was measured before.
+
+    Raises:
+        InputError: the file holds something else; it is named before any work.
+    """
+    from pydantic import ValidationError
+
+    from normwise.core.files import read_json
+
+    values = read_json(path)
+    wanted = "give what normwise evaluate --json said of a model on the same folder, without --baseline"
+    try:
+        before = MmebEvaluation.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        raise InputError(
+            f"--baseline {path} holds no evaluation of an MMEB folder ({place}: {first['msg']}; {error.error_count()} such problem(s)): "
+            f"{wanted}"
+        ) from None
+    for task in before.tasks:
+        for name in ("cosine", "dot"):
+            values = task.first.get(name)
+            if values is None or len(values) != task.queries or not all(0 <= value <= 1 for value in values):
+                raise InputError(
+                    f"--baseline {path}: tasks, {task.name}, first.{name} must hold {task.queries} figures between 0 and 1, one a query: "
+                    f"{wanted}"
+                )
+            if name not in task.p_at_1:
+                raise InputError(f"--baseline {path}: tasks, {task.name}, p_at_1.{name} is missing: {wanted}")
+    return before
 
 
 def is_mmeb_record(record: Any) -> bool:

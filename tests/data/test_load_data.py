@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from normwise.core.config import DataConfig
 from normwise.core.errors import InputError, MissingExtraError
-from normwise.data.load import load_data
+from normwise.data.contents import pictures_of
+from normwise.data.load import load_data, load_to_judge
+from normwise.data.settings import is_training_config
 from normwise.data.splits import hold_out
 
 
@@ -76,6 +79,54 @@ def test_names_of_classes_are_shared_by_all_splits_and_their_pictures_are_not(tm
     assert len({row for grades in data.test.relevance for row in grades}) > 5
     assert not set(data.train.queries) & {*data.test.queries, *data.dev.queries}
     assert len(set(data.test.clusters.tolist())) == len(data.test)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        [(f"make {i} {j}", (3 * i + j,), 3 * i + j + 1, "") for i in range(60) for j in range(2)],
+        [(f"what {j} {i}", (i,), f"answer {i} {j}", f"s{i}-{j}") for i in range(60) for j in range(3)],
+        [(f"<image> and <image> {i}{j}", (2 * i + j, 500 + i), f"text {i} {j}", "") for i in range(60) for j in range(2)],
+        [(f"caption {i} {j}", (), i, f"a{i}-{j}") for i in range(20) for j in range(25)],
+    ],
+    ids=["an answer is asked about", "a source in every row", "the second picture", "no class"],
+)
+def test_no_picture_is_on_both_sides_of_a_split(tmp_path, known):
+    def shown(number):
+        path = tmp_path / f"{number}.png"
+        if not path.exists():
+            Image.new("RGB", (4, 4), (number % 256, number // 256, 7)).save(path)
+        return path.name
+
+    rows = [
+        {
+            "query": query,
+            **({"query_image": [shown(number) for number in asked]} if asked else {}),
+            **({"positive": answer} if isinstance(answer, str) else {"positive_image": shown(answer)}),
+            **({"source": source} if source else {}),
+        }
+        for query, asked, answer, source in known
+    ]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", rows)), seed=0)
+    seen = {}
+    pairs = [("train", *pair) for pair in zip(data.train.queries, data.train.positives.tolist(), strict=True)]
+    for name, part in (("dev", data.dev), ("test", data.test)):
+        pairs += [(name, query, row) for query, rows in zip(part.queries, part.relevance, strict=True) for row in rows]
+    for split, query, row in pairs:
+        for content in (query, data.train.corpus.contents[row]):
+            for picture in pictures_of(content):
+                seen.setdefault(picture.digest, set()).add(split)
+    assert seen
+    assert all(len(splits) == 1 for splits in seen.values())
+
+
+def test_where_pictures_join_all_rows_those_of_queries_are_kept_apart_and_the_note_says_so(tmp_path):
+    for number in range(61):
+        Image.new("RGB", (4, 4), (number, 0, 7)).save(tmp_path / f"{number}.png")
+    rows = [{"query_image": f"{number}.png", "positive_image": f"{number + 1}.png"} for number in range(60)]
+    data = load_data(DataConfig(name=write(tmp_path / "x.jsonl", rows)), seed=0)
+    assert "split by query, its pictures and source only, since shared pictures join almost all rows" in data.notes[0]
+    assert not set(data.train.queries) & {*data.dev.queries, *data.test.queries}
 
 
 def test_a_positive_of_few_queries_is_no_class_and_tasks_are_told_apart(tmp_path):
@@ -229,3 +280,27 @@ def test_datasets_folders_go_by_name_too(tmp_path):
     datasets.Dataset.from_dict({**table, "positive": ["p", None] * 10}).save_to_disk(str(tmp_path / "bad"))
     with pytest.raises(InputError, match=r"\[train\]: row 2, column positive: is None"):
         load_data(DataConfig(name=str(tmp_path / "bad")), seed=0)
+
+
+def test_a_training_config_is_judged_on_what_it_held_out_and_a_bare_file_on_every_row(tmp_path):
+    table = [{"query": f"q{n}", "positive": f"p{n}"} for n in range(40)]
+    name = write(tmp_path / "x.jsonl", table)
+    (tmp_path / "trained.toml").write_text(f'seeds = [0]\n[data]\nname = "{name}"\n')
+    (tmp_path / "data.toml").write_text(f'[data]\nname = "{name}"\n')
+    assert [is_training_config(tmp_path / each) for each in ("trained.toml", "data.toml", "x.jsonl", "absent.toml")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    data, whole = load_to_judge(DataConfig(name=name), seed=0)
+    assert (len(data.test), whole) == (40, True)
+    data, whole = load_to_judge(DataConfig(name=name), seed=0, as_trained=True)
+    assert (len(data.train), len(data.test), whole) == (32, 4, False)
+
+
+def test_rows_that_were_dropped_are_counted_beside_every_result(tmp_path):
+    table = [{"query": f"q{n}" if n % 10 else "", "positive": f"p{n}"} for n in range(40)]
+    config = DataConfig(name=write(tmp_path / "x.jsonl", table), on_bad_rows="drop")
+    for data in (load_data(config, seed=0), load_to_judge(config, seed=0)[0]):
+        assert [note for note in data.notes if note.startswith("4 rows were left out: 4 query is empty")], data.notes

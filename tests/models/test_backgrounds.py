@@ -102,7 +102,7 @@ def test_another_background_than_the_contract_says_is_refused_by_its_number():
     stated = Picture.of_bytes(b"y", name="y.png", background=(255, 128, 0))
     message = (
         r"queries\[8\] \(\[y.png\] as it is\) is to be shown on #ff8000, and runs/x/model was trained with pictures on white: leave "
-        r"background out \(data.background in a config, background= of a Picture\), or make it white"
+        r"background out of the config \(and of a Picture\), or make it white"
     )
     with pytest.raises(InputError, match=message):
         as_trained(["a", Interleaved((stated, "as it is"))], "white", model="runs/x/model", what="queries", first=7)

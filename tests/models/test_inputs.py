@@ -120,6 +120,38 @@ def test_both_ways_to_be_skipped_give_one_warning_with_the_numbers_of_the_stream
         encoder.encode_to_memmap(stream, tmp_path / "w.npy", batch_size=1)
 
 
+def test_a_stream_tells_zero_vectors_once_and_those_skipped_apart(encoder, tmp_path, monkeypatch):
+    plain = encoder.model.forward
+
+    def silent(features, **kwargs):
+        found = plain(features, **kwargs)
+        found["sentence_embedding"] = found["sentence_embedding"] * 0 if "pixel_values" in features else found["sentence_embedding"]
+        return found
+
+    monkeypatch.setattr(encoder.model, "forward", silent)
+    stream = ["x"] * 33 + [probe_pictures()[0], tmp_path / "absent.png"] + ["y"] * 33 + [probe_pictures()[1]]
+    with pytest.warns(UserWarning, match="number") as told:
+        encoder.encode_to_memmap(stream, tmp_path / "v.npy", batch_size=1, on_error="skip")
+    assert [str(each.message).partition(" has ")[0].partition(" have ")[0] for each in told] == [
+        "1 of the contents (number 34)",
+        "2 of 69 contents (numbers 33, 68)",
+    ]
+    with pytest.warns(UserWarning, match=r"1 of 1 images \(number 0\) has a zero vector") as told:
+        encoder.encode_images([probe_pictures()[0]])
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"1 of 1 contents \(number 0\) has a zero vector") as told:
+        encoder.encode_queries([probe_pictures()[0]])
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_without_rows_is_refused_and_the_file_that_is_there_stays(encoder, tmp_path, size):
+    encoder.encode_to_memmap(["a", "b"], tmp_path / "v.npy")
+    with pytest.raises(InputError, match=f"batch_size must be at least 1, got {size}"):
+        encoder.encode_to_memmap(["a"], tmp_path / "v.npy", batch_size=size)
+    assert np.load(tmp_path / "v.npy").shape == (2, 24)
+
+
 def test_pictures_alone_are_skipped_and_a_text_among_them_is_not(encoder, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"no picture at all")
     good = probe_pictures()[0]

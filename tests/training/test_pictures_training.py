@@ -217,7 +217,7 @@ def test_queries_search_the_candidates_of_their_task(data):
 def test_a_whole_run_over_mixed_tasks_with_both_stages_of_pace(manifest, tmp_path):
     config = PaceConfig.read({
         "data": {"name": str(manifest), "instructions": {"composed": "Find an image matching the described changes."}},
-        "model": {"layers": 1, "max_tokens": 12, "vision": {"dimensions": 16, "image_size": 32}},
+        "model": {"layers": 1, "max_tokens": 12, "vision": {"dimensions": 16, "image_size": 64}},
         "arms": {"pace": [
             {"name": "angular", "temperature": 0.05, "trainable": "lora", "steps": 8, "batch_size": 8, "batches": "by_task"},
             {"name": "radial", "similarity": "dot", "temperature": "match", "steps": 4, "batch_size": 8, "focal": {"gamma": 2.0}},

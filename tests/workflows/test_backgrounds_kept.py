@@ -17,6 +17,8 @@ from normwise.models.fingerprint import model_fingerprint
 from normwise.models.loading import load_base
 from normwise.workflows.build_index import build_index
 from normwise.workflows.evaluate import evaluate
+from normwise.workflows.inspect_source import Reading, open_model
+from normwise.workflows.inspect_usefulness import _open as usefulness_model
 from normwise.workflows.job import background_of, prepare_job
 from normwise.workflows.publish import describe_chosen
 from normwise.workflows.search import Searcher
@@ -98,8 +100,19 @@ def test_a_config_that_says_another_background_is_refused_and_one_that_says_none
     assert evaluate(encoders["black"], plain).geometry == wanted.geometry == evaluate(encoders["black"], folder / "pairs.jsonl").geometry
     assert evaluate(encoders[None], dark).geometry == wanted.geometry
     assert evaluate(encoders["white"], plain).geometry != wanted.geometry
-    with pytest.raises(InputError, match=r"shown on white, and .* trained with pictures on black: leave background out \(data.background"):
+    with pytest.raises(InputError, match=r"shown on white, and .* trained with pictures on black: leave background out of the config"):
         evaluate(encoders["black"], light)
+
+
+def test_norm_reports_are_of_pictures_as_the_model_was_trained(models, encoders, folder):
+    pictures = [folder / f"{number}.png" for number in range(12)]
+    for name in ("black", "white", None):
+        wanted = encoders[name].encode_candidates(pictures)
+        for opened in (open_model(str(models[name]), Reading()).encoder, usefulness_model(models[name])[0]):
+            np.testing.assert_allclose(opened.encode_candidates(pictures), wanted, atol=1e-6)
+    stated = Picture.of_file(pictures[0], background=WHITE)
+    with pytest.raises(InputError, match="shown on white, and .* trained with pictures on black"):
+        open_model(str(models["black"]), Reading()).encoder.encode_candidates([stated])
 
 
 def test_an_index_and_its_search_show_the_same(models, folder, tmp_path):

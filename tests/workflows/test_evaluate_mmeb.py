@@ -1,5 +1,6 @@
 """MMEB's protocol end to end with an encoder whose figures are known by hand; two models compared."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from mmeb_material import EVAL, P_AT_1, ColorEncoder, row, write_jsonl, write_mm
 from normwise import cli_mmeb
 from normwise.core.errors import InputError
 from normwise.core.mmeb_records import MmebComparison, MmebEvaluation
+from normwise.core.similarity import Similarity
 from normwise.data.contents import content_words
 from normwise.data.mmeb import read_mmeb_eval
 from normwise.workflows.mmeb import evaluate_mmeb
@@ -291,6 +293,51 @@ def test_rows_that_cannot_be_used_are_refused_or_dropped_as_the_config_says(tmp_
     (tmp_path / "c.toml").write_text(f'[data]\nname = "{folder}"\non_bad_rows = "drop"\n')
     found = cli_mmeb.evaluate("mine", str(tmp_path / "c.toml"), subsets=None, image_root=None, baseline=None)
     assert [task.queries for task in found.tasks] == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ([], r"base.json holds no evaluation of an MMEB folder \(the whole: .*give what normwise evaluate --json said"),
+        ({"model": "m", "recall": 1}, r"holds no evaluation of an MMEB folder \("),
+        (lambda values: values["tasks"][0]["first"].update(cosine=[1.0]), r"ImageNet-1K, first.cosine must hold 5 figures between 0 and 1"),
+        (lambda values: values["tasks"][1]["first"].update(dot=[7.0, 7.0]), r"MSCOCO_t2i, first.dot must hold 2 figures between 0 and 1"),
+        (lambda values: values["tasks"][0]["first"].pop("cosine"), r"first.cosine must hold 5 figures"),
+        (lambda values: values["tasks"][0]["p_at_1"].pop("dot"), r"ImageNet-1K, p_at_1.dot is missing"),
+    ],
+)
+def test_a_baseline_of_something_else_is_refused_before_any_work(root, found, tmp_path, monkeypatch, change, message):
+    def never(model):
+        raise AssertionError("opened")
+
+    monkeypatch.setattr("normwise.workflows.mmeb._open", never)
+    values = json.loads(found.to_json())
+    if callable(change):
+        change(values)
+    (tmp_path / "base.json").write_text(json.dumps(values if callable(change) else change))
+    with pytest.raises(InputError, match=message):
+        cli_mmeb.evaluate("mine", str(root), subsets=None, image_root=None, baseline=tmp_path / "base.json")
+
+
+def test_models_are_compared_as_their_own_similarities_rank(root, found, tmp_path, monkeypatch):
+    encoder = ColorEncoder()
+    encoder.similarity = Similarity.DOT
+    monkeypatch.setattr("normwise.workflows.mmeb._open", lambda model: encoder)
+    (tmp_path / "base.json").write_text(found.to_json())
+    assert found.own_ranking is None
+    compared = cli_mmeb.evaluate("mine", str(root), subsets=None, image_root=None, baseline=tmp_path / "base.json")
+    assert (compared.base_ranking, compared.trained_ranking) == ("cosine", "dot")
+    assert compared.overall.difference.mean == pytest.approx((3.1 - 3.3) / 4)
+
+
+def test_an_encoder_that_knows_nothing_is_not_shown_as_right(tasks):
+    class Constant(ColorEncoder):
+        def _encode(self, role, contents):
+            return np.ones((len(contents), 3), dtype=np.float32)
+
+    shown = evaluate_mmeb(Constant(), tasks).nearest.shown
+    by_query = {content_words(query): len(task.candidates[row]) for task in tasks for row, query in enumerate(task.queries)}
+    assert [near.first_right for near in shown] == [by_query[near.query] for near in shown]
 
 
 def test_some_queries_are_kept_with_the_best_of_their_own_candidates(tasks, found):

@@ -71,7 +71,9 @@ def test_a_corrupt_picture_of_mmeb_names_its_task_and_row(tmp_path):
     (tmp_path / "images" / "bad.png").write_bytes(b"no picture at all")
     row = {"qry_text": "what is it?", "qry_img_path": "bad.png", "tgt_text": ["a", "b"], "tgt_img_path": ["", ""]}
     lines(tmp_path / "OK-VQA.jsonl", [{**row, "qry_img_path": ""}, row])
-    (task,) = read_mmeb_eval(tmp_path)
+    with pytest.raises(InputError, match=r"OK-VQA.jsonl: row 2, column qry_img_path: picture bad.png "):
+        read_mmeb_eval(tmp_path)
+    (task,) = read_mmeb_eval(tmp_path, check_pictures=False)
     with pytest.raises(PictureError, match=r"picture bad.png \(.*OK-VQA.jsonl, row 2, column qry_img_path\) "):
         task.queries[1].pictures[0].open()
 

@@ -56,7 +56,7 @@ class MmebEvaluation(Record):
     """What one model does on tasks of MMEB; `means` by meta task, in-domain, out-of-domain and overall, where there are any.
 
     `nearest` holds some queries, drawn by seed over all tasks, with the best of their own candidates under the ranking that has the
-    higher mean; None where there are no pictures.
+    higher mean; None where there are no pictures. `own_ranking` is the one that the model's own similarity asks for, where it has one.
     """
 
     model: str
@@ -64,6 +64,7 @@ class MmebEvaluation(Record):
     tasks: tuple[MmebTask, ...]
     means: Mapping[str, MmebMean]
     notes: tuple[str, ...] = ()
+    own_ranking: Literal["cosine", "dot"] | None = None
     nearest: NearestHits | None = None
 
     def lines(self) -> tuple[str, ...]:

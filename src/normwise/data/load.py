@@ -79,13 +79,14 @@ def _refuse_picture_settings(config: DataConfig) -> None:
         raise InputError(f"data.{given[0]} belongs to files of named columns with pictures: leave it out for {config.name!r}")
 
 
-def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = None) -> tuple[RetrievalData, bool]:
+def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = None, as_trained: bool = False) -> tuple[RetrievalData, bool]:
     """Load what an encoder is judged on: as `load_data`, but pairs without splits of their own are all test queries.
 
     Args:
         config: as in `load_data`.
         seed: decides the cuts of `limit_*`, and nothing else.
         cache_dir: as in `load_data`.
+        as_trained: the encoder was trained by this config: what training held out is test, as in `load_data`.
 
     Returns:
         The data, and whether every row was made a test query.
@@ -94,12 +95,12 @@ def load_to_judge(config: DataConfig, *, seed: int, cache_dir: Path | None = Non
         InputError: as `load_data`.
     """
     path = user_path(config.name, what="data")
-    if config.name in BUILTIN or config.roots is not None or (kind_of(path) == "folder" and is_beir(path)):
+    if as_trained or config.name in BUILTIN or config.roots is not None or (kind_of(path) == "folder" and is_beir(path)):
         return load_data(config, seed=seed, cache_dir=cache_dir), False
     parts = _read_parts(path, config)
     if set(parts) != {"train"}:
         return _prepared(*_of_parts(parts, config), config, seed=seed), False
-    data = with_instructions(pairs_data({"test": parts["train"]}, name=config.name), config.instructions)
+    data = with_instructions(_noted(pairs_data({"test": parts["train"]}, name=config.name)), config.instructions)
     return cut(_with_own_pictures(data, config), config, seed=seed), True
 
 
@@ -129,21 +130,7 @@ def _mmeb(path: Path, layout: str, config: DataConfig) -> RetrievalData:
 
 
 def _of_parts(parts: Mapping[str, PairRows], config: DataConfig) -> tuple[RetrievalData, frozenset[str], Sequence[str] | None]:
-    return pairs_data(parts, name=config.name), frozenset(), _sources(parts["train"]) if "train" in parts else None
-
-
-def _sources(rows: PairRows) -> Sequence[str]:
-    """What each row was taken from: its source column, else the picture that its query is about, else that of its answer.
-
-    So a picture that is asked about in training is no answer in test, nor the other way round.
-    """
-    both = zip(rows.queries, rows.positives, strict=True)
-    shown = [next((picture.digest for picture in (*pictures_of(query), *pictures_of(answer))), "") for query, answer in both]
-    return (
-        [source or picture for source, picture in zip(rows.sources or [""] * len(shown), shown, strict=True)]
-        if any(shown)
-        else rows.sources
-    )
+    return pairs_data(parts, name=config.name), frozenset(), parts["train"].sources if "train" in parts else None
 
 
 def _prepared(
@@ -157,7 +144,16 @@ def _prepared(
         data = drop_bad_pairs(data)
     if data.train is not None and len(data.train) < 2:
         raise InputError(f"{config.name}: {len(data.train)} training pair(s): a query needs another row as its negative, give at least 2")
-    return cut(_with_own_pictures(with_instructions(data, config.instructions), config), config, seed=seed)
+    return cut(_with_own_pictures(with_instructions(_noted(data), config.instructions), config), config, seed=seed)
+
+
+def _noted(data: RetrievalData) -> RetrievalData:
+    """Say beside every result what was left out."""
+    count = sum(data.dropped.values())
+    if not count or any(" left out: " in note for note in data.notes):
+        return data
+    reasons = "; ".join(f"{number:,} {reason}" for reason, number in sorted(data.dropped.items(), key=lambda each: -each[1])[:5])
+    return replace(data, notes=(*data.notes, f"{count:,} {'row was' if count == 1 else 'rows were'} left out: {reasons}"))
 
 
 def _with_own_pictures(data: RetrievalData, config: DataConfig) -> RetrievalData:

@@ -13,7 +13,18 @@ LEFT_OUT = (
     "a query's own picture is no candidate of that query unless it is judged relevant, as CIRR and FashionIQ have it "
     '(own_pictures = "keep" under [data] ranks it too)'
 )
+RANKED = "a query's own picture is ranked among its candidates here, though normwise evaluate leaves it out"
 KEPT = 'a query\'s own picture is ranked among its candidates (own_pictures = "keep"), unlike in CIRR and FashionIQ'
+
+
+def as_ranked(notes: Sequence[str]) -> tuple[str, ...]:
+    """The notes of a set for work that ranks queries' own pictures like any candidate.
+
+    Example:
+        >>> as_ranked(["a note", LEFT_OUT]) == ("a note", RANKED)
+        True
+    """
+    return tuple(RANKED if note == LEFT_OUT else note for note in notes)
 
 
 def own_rows(queries: Sequence[Content], candidates: Sequence[Content], relevance: Sequence[Mapping[int, float]]) -> list[tuple[int, ...]]:

@@ -14,6 +14,18 @@ from normwise.data.opening import kind_of, user_path
 CONFIGS = (".toml", ".yaml", ".yml", ".json")
 
 
+def is_training_config(name: str | Path) -> bool:
+    """Whether a name is a config that says more than [data]: one that a model was trained by, which has seen its training rows.
+
+    Raises:
+        InputError: a config file that cannot be read.
+    """
+    path = user_path(str(name), what="data")
+    if path.suffix.lower() not in CONFIGS or kind_of(path) != "file":
+        return False
+    return bool({"arms", "model", "seeds"} & set(read_config_file(path)))
+
+
 def data_settings(name: str | Path, *, source: str, **more: Any) -> DataConfig:
     """The settings that a name stands for.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from normwise.core.config import DataConfig
 from normwise.core.errors import InputError
 from normwise.data.beir import cut_corpus
 from normwise.data.clusters import components
-from normwise.data.contents import Content, sameness
+from normwise.data.contents import Content, pictures_of, sameness
 from normwise.data.own_pictures import KEPT, LEFT_OUT, own_rows
 from normwise.data.sets import Judged, RetrievalData, TrainingPairs
 
@@ -54,15 +54,33 @@ def hold_out(labels: np.ndarray, *, parts: int, seed: int) -> np.ndarray | None:
     return chosen if min(taken) > 0 and np.count_nonzero(chosen < 0) >= 2 else None
 
 
-def hold_out_rows(
-    queries: Sequence[Hashable], positives: Sequence[Hashable | None], sources: Sequence[Hashable], *, parts: int, seed: int, where: str
-) -> tuple[np.ndarray, str]:
-    """Split pairs by clusters of shared query, positive and source; where one cluster is too large, by query and source.
+@dataclass(frozen=True)
+class RowKeys:
+    """What one pair may share with others.
 
     Args:
-        queries: (n,) keys of the query texts.
-        positives: (n,) keys of the positives; None for one that held-out rows may share with training.
-        sources: (n,) keys of the source files, or empty.
+        query: key of the query.
+        positive: key of the positive; None for one that held-out rows may share with training.
+        source: what the pair was taken from; empty where that is unknown.
+        asked: keys of the pictures of the query.
+        answered: keys of the pictures of the positive.
+    """
+
+    query: Hashable
+    positive: Hashable | None
+    source: Hashable = ""
+    asked: tuple[Hashable, ...] = ()
+    answered: tuple[Hashable, ...] = ()
+
+
+def hold_out_rows(rows: Sequence[RowKeys], *, parts: int, seed: int, where: str) -> tuple[np.ndarray, str]:
+    """Split pairs by clusters of shared query, positive, source and pictures: no picture is asked about here and an answer there.
+
+    Where one such cluster is too large, positives may be on both sides; where pictures join almost all rows still, only those
+    of queries are kept apart.
+
+    Args:
+        rows: n pairs.
         parts: how many held-out sets.
         seed: of the draw.
         where: the file, for the message.
@@ -71,22 +89,35 @@ def hold_out_rows(
         As `hold_out`, and a note that says how it was split.
 
     Raises:
-        InputError: the rows cannot be split either way.
+        InputError: the rows cannot be split in any of these ways.
     """
-    extra: list[list[Hashable]] = [[("source", source)] if source else [] for source in sources] or [[] for _ in queries]
-    by_query = [[("query", query), *more] for query, more in zip(queries, extra, strict=True)]
-    targets = [[] if positive is None else [("positive", positive)] for positive in positives]
-    strict = components([[*keys, *target] for keys, target in zip(by_query, targets, strict=True)])
-    shares = "a tenth of the pairs for each held-out split"
-    if (chosen := hold_out(strict, parts=parts, seed=seed)) is not None:
-        return chosen, f"split by clusters of shared query, positive or source (seed {seed}; {shares})"
-    if (chosen := hold_out(components(by_query), parts=parts, seed=seed)) is not None:
-        words = "split by query and source only, since shared positives join almost all rows: held-out positives may be known from training"
-        return chosen, f"{words} (seed {seed}; {shares})"
+    pictures = any(row.asked or row.answered for row in rows)
+    shares = f"(seed {seed}; a tenth of the pairs for each held-out split)"
+    known = "held-out positives may be known from training"
+    ways = [(True, True, f"split by clusters of shared query, positive{', picture' if pictures else ''} or source")]
+    joined = "since shared positives join almost all rows"
+    ways.append((False, True, f"split by query{', picture' if pictures else ''} and source only, {joined}: {known}"))
+    if pictures:
+        ways.append((False, False, f"split by query, its pictures and source only, since shared pictures join almost all rows: {known}"))
+    for by_positive, both_sides, words in ways:
+        labels = components([_shared(row, by_positive=by_positive, both_sides=both_sides) for row in rows])
+        if (chosen := hold_out(labels, parts=parts, seed=seed)) is not None:
+            return chosen, f"{words} {shares}"
     raise InputError(
-        f"{where}: {len(queries)} rows cannot be split into training and {parts} held-out set(s) without sharing a query, a picture or a "
+        f"{where}: {len(rows)} rows cannot be split into training and {parts} held-out set(s) without sharing a query, its picture or a "
         "source: give data.dev and data.test files of their own, or more rows"
     )
+
+
+def _shared(row: RowKeys, *, by_positive: bool, both_sides: bool) -> list[Hashable]:
+    keys: list[Hashable] = [("query", row.query), *(("picture", picture) for picture in row.asked)]
+    if row.source:
+        keys.append(("source", row.source))
+    if by_positive and row.positive is not None:
+        keys.append(("positive", row.positive))
+    if both_sides:
+        keys += [("picture", picture) for picture in row.answered]
+    return keys
 
 
 def cut(data: RetrievalData, config: DataConfig, *, seed: int) -> RetrievalData:
@@ -167,12 +198,20 @@ def carve(
     Raises:
         InputError: see `hold_out_rows`.
     """
-    keys = [sameness(query) for query in train.queries]
     classes, words = _classes(train)
-    positives = [None if row in classes else sameness(train.corpus.contents[row]) for row in train.positives.tolist()]
     if sources is None:
         sources = [str(cluster) for cluster in train.clusters] if _clusters_came_along(train) else []
-    chosen, note = hold_out_rows(keys, positives, sources, parts=len(missing), seed=seed, where=where)
+    rows = [
+        RowKeys(
+            query=sameness(query),
+            positive=None if positive in classes else sameness(train.corpus.contents[positive]),
+            source=sources[row] if sources else "",
+            asked=tuple(picture.digest for picture in pictures_of(query)),
+            answered=tuple(picture.digest for picture in pictures_of(train.corpus.contents[positive])),
+        )
+        for row, (query, positive) in enumerate(zip(train.queries, train.positives.tolist(), strict=True))
+    ]
+    chosen, note = hold_out_rows(rows, parts=len(missing), seed=seed, where=where)
     drawn = replace(train, clusters=_without_classes(train, classes, sources)) if classes else train
     parts = {split: judge_pairs(drawn.subset(np.flatnonzero(chosen == part)), prefix=split) for part, split in enumerate(missing)}
     return train.subset(np.flatnonzero(chosen < 0)), parts, f"{' and '.join(missing)} {note}{words}"
@@ -181,7 +220,7 @@ def carve(
 def _classes(train: TrainingPairs) -> tuple[frozenset[int], str]:
     """The candidates that are names of classes, and words about their tasks for the note.
 
-    A task's positives are classes when `CLASS_ROWS` distinct queries have each of them on average.
+    A task's positives are classes when they are texts and `CLASS_ROWS` distinct queries have each of them on average.
     """
     queries: dict[str, set[Content]] = {}
     positives: dict[str, set[int]] = {}
@@ -189,7 +228,11 @@ def _classes(train: TrainingPairs) -> tuple[frozenset[int], str]:
         task = train.tasks[row] if train.tasks else ""
         queries.setdefault(task, set()).add(query)
         positives.setdefault(task, set()).add(positive)
-    found = [task for task, mine in positives.items() if len(queries[task]) >= CLASS_ROWS * len(mine)]
+    found = [
+        task
+        for task, mine in positives.items()
+        if len(queries[task]) >= CLASS_ROWS * len(mine) and all(isinstance(train.corpus.contents[row], str) for row in mine)
+    ]
     if not found:
         return frozenset(), ""
     of = f" of {', '.join(found)}" if train.tasks else ""
@@ -204,6 +247,7 @@ def _without_classes(train: TrainingPairs, classes: frozenset[int], sources: Seq
             [
                 ("query", query),
                 *([("source", sources[row])] if sources and sources[row] else []),
+                *(("picture", picture.digest) for picture in pictures_of(query)),
                 *([] if positive in classes else [("target", positive)]),
             ]
             for row, (query, positive) in enumerate(zip(train.queries, train.positives.tolist(), strict=True))

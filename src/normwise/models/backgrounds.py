@@ -31,6 +31,7 @@ def as_trained(contents: Sequence[Content], background: str | None, *, model: st
         InputError: a picture states another background; the message names it and the way out.
 
     Example:
+        >>> from normwise.data.pictures import Picture
         >>> as_trained(["a car", Picture.of_bytes(b"...", name="a.png")], "black", model="m", what="contents")[1].background
         (0, 0, 0)
     """
@@ -43,7 +44,7 @@ def as_trained(contents: Sequence[Content], background: str | None, *, model: st
             named = f"{what}[{first + place}] ({content_words(content):.60}{f' of {other.where}' if other.where else ''})"
             raise InputError(
                 f"{named} is to be shown on {color_name(other.shown_on)}, and {model} was "
-                f"trained with pictures on {color_name(color)}: leave background out (data.background in a config, background= of a "
+                f"trained with pictures on {color_name(color)}: leave background out of the config (and of a "
                 f"Picture), or make it {color_name(color)}"
             )
     return [on_background(content, color) for content in contents]

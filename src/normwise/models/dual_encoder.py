@@ -102,6 +102,8 @@ def _vision_tower(name: str, image_size: int | None) -> tuple[Any, int]:
             f"vision model {name!r} reads {', '.join(map(str, tower.modalities))} and gives {tower.module_output_name}: choose a vision "
             "backbone (EfficientNet, ViT, DINOv2), not a model of two towers"
         )
+    # What other libraries hand over as it was opened (RGBA, grey, CMYK) becomes RGB as well, what is transparent on white.
+    tower.processor.do_convert_rgb = True
     if image_size is not None:
         _resize(tower.processor, image_size)
     return tower, _width_of(tower)

@@ -12,6 +12,7 @@ from typing import Any, final
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import load_file_path
 
 from normwise.core.errors import InputError
 from normwise.core.similarity import Similarity, parse_similarity
@@ -22,12 +23,13 @@ from normwise.models.backgrounds import as_trained
 from normwise.models.contract import Contract, describe_encoder
 from normwise.models.encoding import encode_contents
 from normwise.models.inputs import Input, as_contents, reads
-from normwise.models.loading import load_plain
+from normwise.models.loading import Loaded, load_plain
 from normwise.models.saving import save_encoder
-from normwise.models.seal import check_unchanged
+from normwise.models.seal import CONTRACT_FILE, check_unchanged, read_contract
 from normwise.models.skipping import OnError, Skipped, collector
 from normwise.models.structure import strip_normalize
 from normwise.models.tasks import Role, task_of
+from normwise.models.zero_vectors import ZeroVectors
 from normwise.theory.directions import normalize
 
 _CHUNKS = 32
@@ -94,6 +96,20 @@ class Encoder:
         described = describe_encoder(loaded.model, similarity=own)
         known = {"base_model": loaded.source, "base_revision": loaded.revision, "base_notes": loaded.notes}
         return cls(loaded.model, name=name, contract=described.model_copy(update=known))
+
+    @classmethod
+    def of_plain(cls, loaded: Loaded, *, name: str) -> Encoder:
+        """An encoder of a model that `load_plain` opened, as the model is now: of its contract the background alone is taken.
+
+        Raises:
+            InputError: there is a contract, and it cannot be read.
+        """
+        encoder = cls(loaded.model, name=name)
+        found = load_file_path(loaded.target, CONTRACT_FILE, revision=loaded.revision)
+        if found is not None:
+            background = read_contract(Path(found)).background
+            encoder.contract = encoder.contract.model_copy(update={"background": background})
+        return encoder
 
     def __repr__(self) -> str:
         return f"Encoder({self.name!r}, similarity={self.similarity.value}, dimensions={self.dimensions}, raw norms kept)"
@@ -166,8 +182,9 @@ class Encoder:
                 )
         bar = sys.stderr.isatty() if progress is None else progress
         vectors = encode_contents(self.model, contents, batch_size=batch_size, progress=bar, skipped=skipped, what="images")
-        if skipped is not None:
-            skipped.warn()
+        zeros = ZeroVectors("images")
+        zeros.add(vectors, contents, without=_rows_of(skipped, 0, len(contents)))
+        _tell(skipped, zeros)
         return vectors
 
     def encode_to_memmap(
@@ -189,12 +206,14 @@ class Encoder:
             InputError: as `encode_queries`, the index counted from the start of the stream.
             WorkError: the disk refused.
         """
-        skipped = collector(on_error, "contents")
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        skipped, zeros = collector(on_error, "contents"), ZeroVectors("contents")
         with ArrayWriter(Path(out), width=self.dimensions) as writer:
             for chunk in _chunks(contents, batch_size * _CHUNKS):
-                writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=writer.rows, skipped=skipped))
-        if skipped is not None:
-            skipped.warn()
+                first = writer.rows
+                writer.append(self._encode(chunk, role, batch_size=batch_size, progress=False, first=first, skipped=skipped, zeros=zeros))
+        _tell(skipped, zeros)
         return np.load(out, mmap_mode="r")
 
     def score(self, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
@@ -242,22 +261,30 @@ class Encoder:
     def _encode_all(
         self, contents: Sequence[Input], role: Role, *, batch_size: int, progress: bool | None, on_error: OnError
     ) -> np.ndarray:
-        skipped = collector(on_error, "contents")
+        skipped, zeros = collector(on_error, "contents"), ZeroVectors("contents")
         bar = sys.stderr.isatty() if progress is None else progress
-        vectors = self._encode(contents, role, batch_size=batch_size, progress=bar, skipped=skipped)
-        if skipped is not None:
-            skipped.warn(stacklevel=3)
+        vectors = self._encode(contents, role, batch_size=batch_size, progress=bar, skipped=skipped, zeros=zeros)
+        _tell(skipped, zeros, stacklevel=4)
         return vectors
 
     def _as_trained(self, contents: list[Content], *, what: str, first: int = 0) -> list[Content]:
         return as_trained(contents, self.contract.background, model=self.name, what=what, first=first)
 
     def _encode(
-        self, contents: Sequence[Input], role: Role, *, batch_size: int, progress: bool, skipped: Skipped | None, first: int = 0
+        self,
+        contents: Sequence[Input],
+        role: Role,
+        *,
+        batch_size: int,
+        progress: bool,
+        skipped: Skipped | None,
+        zeros: ZeroVectors,
+        first: int = 0,
     ) -> np.ndarray:
-        return encode_contents(
+        known = self._as_trained(as_contents(contents, what="contents", first=first, skipped=skipped), what="contents", first=first)
+        vectors = encode_contents(
             self.model,
-            self._as_trained(as_contents(contents, what="contents", first=first, skipped=skipped), what="contents", first=first),
+            known,
             prompt=self.model.prompts.get(role) or None,
             task=task_of(self.model, role),
             batch_size=batch_size,
@@ -266,6 +293,18 @@ class Encoder:
             what="contents",
             first=first,
         )
+        zeros.add(vectors, known, first=first, without=_rows_of(skipped, first, len(known)))
+        return vectors
+
+
+def _rows_of(skipped: Skipped | None, first: int, count: int) -> list[int]:
+    return [] if skipped is None else skipped.rows(first, count).tolist()
+
+
+def _tell(skipped: Skipped | None, zeros: ZeroVectors, *, stacklevel: int = 3) -> None:
+    if skipped is not None:
+        skipped.warn(stacklevel=stacklevel)
+    zeros.warn(stacklevel=stacklevel)
 
 
 def _own_similarity(model: SentenceTransformer, *, normalized: bool) -> Similarity:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +12,10 @@ from sentence_transformers.util import batch_to_device, truncate_embeddings
 from tqdm.auto import tqdm
 
 from normwise.core.errors import InputError, WorkError
-from normwise.data.contents import Content, modality_of
+from normwise.data.contents import Content
 from normwise.models.inputs import Group, group_contents, model_input, put_together
 from normwise.models.picture_batches import picture_batches
 from normwise.models.skipping import Skipped
-from normwise.models.zero_vectors import zero_numbers, zero_words
 
 
 def encode_contents(
@@ -75,18 +73,9 @@ def encode_contents(
             rows = _pictures(st, group, skipped=skipped, what=what, first=first, **plain)
         vectors.append(_checked(rows, group, width=width, what=what, first=first) if check else rows)
     result = put_together(len(contents), vectors[0].shape[1] if vectors else width, groups, vectors)
-    on_purpose = [] if skipped is None else skipped.rows(first, len(contents)).tolist()
-    result[on_purpose] = 0.0
-    if check:
-        _warn_of_zeros(result, contents, what=what, first=first, without=on_purpose)
+    if skipped is not None:
+        result[skipped.rows(first, len(contents))] = 0.0
     return result
-
-
-def _warn_of_zeros(vectors: np.ndarray, contents: Sequence[Content], *, what: str, first: int, without: list[int]) -> None:
-    numbers = zero_numbers(vectors, first=first, without=without)
-    kinds = {modality_of(contents[number - first]) for number in numbers.tolist()}
-    if words := zero_words(numbers, count=len(contents), what=what, modalities=kinds):
-        warnings.warn(words, UserWarning, stacklevel=5)
 
 
 def _texts(st: SentenceTransformer, group: Group, *, prompt: str | None, batch_size: int, progress: bool, **settings: Any) -> np.ndarray:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+
+from normwise.data.contents import Content, modality_of
 
 _SHOWN = 5
 _PICTURES = (
@@ -13,6 +17,33 @@ _PICTURES = (
 )
 _TEXTS = "the model knows nothing in such texts: write them otherwise, or leave them out"
 _BOTH = "the model answers them with zeros: give pictures with more pixels and texts with words that it knows, or leave them out"
+
+
+@dataclass
+class ZeroVectors:
+    """Counts, over one call that may encode in several parts, the contents that a model made zero; says so once.
+
+    Args:
+        what: what messages call the contents.
+    """
+
+    what: str
+    count: int = 0
+    numbers: list[int] = field(default_factory=list)
+    modalities: set[str] = field(default_factory=set)
+
+    def add(self, vectors: np.ndarray, contents: Sequence[Content], *, first: int = 0, without: Collection[int] = ()) -> None:
+        """Look at the vectors of one part; arguments as of `zero_numbers`."""
+        found = zero_numbers(vectors, first=first, without=without).tolist()
+        self.count += len(contents)
+        self.numbers += found
+        self.modalities |= {modality_of(contents[number - first]) for number in found}
+
+    def warn(self, *, stacklevel: int = 2) -> None:
+        """Say so, if there are any; `stacklevel` as in `warnings.warn`."""
+        if self.numbers:
+            words = zero_words(self.numbers, count=self.count, what=self.what, modalities=self.modalities)
+            warnings.warn(words, UserWarning, stacklevel=stacklevel + 1)
 
 
 def zero_numbers(vectors: np.ndarray, *, first: int = 0, without: Collection[int] = ()) -> np.ndarray:

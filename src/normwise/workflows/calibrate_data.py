@@ -21,8 +21,9 @@ from normwise.data.contents import sameness
 from normwise.data.lines import read_lines
 from normwise.data.load import load_data, load_to_judge, picture_source
 from normwise.data.opening import kind_of, user_path
+from normwise.data.own_pictures import as_ranked
 from normwise.data.sets import Judged, Origin, RetrievalData, TrainingPairs
-from normwise.data.settings import data_settings
+from normwise.data.settings import data_settings, is_training_config
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.workflows.calibrate_frequency import query_frequency
@@ -133,7 +134,7 @@ def load_asked(
         from_dev=np.arange(len(judged)) < (0 if dev is None else len(dev)),
         hidden=hidden,
         popularity=_popularity(loaded, judged),
-        notes=(*loaded.notes, *notes, *unjudged, *note, *hidden_note, *frequency_note),
+        notes=(*as_ranked(loaded.notes), *notes, *unjudged, *note, *hidden_note, *frequency_note),
         frequency=frequency,
         unjudged=tuple(unjudged),
     )
@@ -222,7 +223,7 @@ def _loaded(data: str | Path | RetrievalData | Judged, limits: dict[str, Any], *
         if found.dev is not None or found.test is not None:
             return cut(found, config, seed=seed), []
         return load_data(config, seed=seed), [_HELD_OUT]
-    found, whole = load_to_judge(config, seed=seed)
+    found, whole = load_to_judge(config, seed=seed, as_trained=is_training_config(data))
     if whole:
         return found, [_KNOWN_ANSWERS]
     held_out = [name for name in ("dev", "test") if _from_training(getattr(found, name), found.train)]

@@ -19,7 +19,7 @@ from normwise.core.similarity import Similarity, parse_similarity
 from normwise.data.load import load_data, load_to_judge
 from normwise.data.opening import Kind, check_new_place, kind_of, reading
 from normwise.data.sets import Judged, RetrievalData
-from normwise.data.settings import data_settings
+from normwise.data.settings import data_settings, is_training_config
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.data.vectors import load_row_judgements, load_vectors
@@ -212,7 +212,7 @@ def _load(
         config = data_settings(data, source="evaluate", limit_queries=limit_queries, limit_candidates=limit_candidates)
         if split is not None:
             return load_data(config, seed=seed)
-        loaded, whole = load_to_judge(config, seed=seed)
+        loaded, whole = load_to_judge(config, seed=seed, as_trained=is_training_config(data))
         return replace(loaded, notes=(*loaded.notes, _WHOLE)) if whole else loaded
     if isinstance(data, Judged):
         empty = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=None, skewed=False)

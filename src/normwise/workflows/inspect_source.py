@@ -182,7 +182,7 @@ def open_model(name: str, how: Reading) -> OpenModel:
     loaded = load_plain(name, trust_remote_code=how.trust_remote_code)
     # Asked before the encoder is made: a Normalize that is left would be an answer too.
     freedom = norm_freedom(loaded.model)
-    return OpenModel(Encoder(loaded.model, name=name), freedom, loaded.normalized, tuple(loaded.notes))
+    return OpenModel(Encoder.of_plain(loaded, name=name), freedom, loaded.normalized, tuple(loaded.notes))
 
 
 def closed_form(freedom: GateReport | None) -> tuple[Literal["plane-bound", "ellipsoid-bound"] | None, float | None]:

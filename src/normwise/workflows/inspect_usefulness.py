@@ -17,8 +17,9 @@ from normwise.core.records import Interval
 from normwise.core.usefulness_records import Confidence, UsefulnessReport
 from normwise.data.contents import Content
 from normwise.data.load import load_to_judge
+from normwise.data.own_pictures import as_ranked
 from normwise.data.sets import Judged, RetrievalData
-from normwise.data.settings import data_settings
+from normwise.data.settings import data_settings, is_training_config
 from normwise.data.splits import cut
 from normwise.data.texts import printable
 from normwise.theory.directions import exact_norms
@@ -138,7 +139,7 @@ def encode_set(encoder: Encoder, loaded: LoadedSet, *, batch_size: int = 64, pro
         dev=encoded(dev) if dev is not None and dev.usable else None,
         tokens=_lengths(encoder, test.corpus.contents),
         popularity=_popularity(loaded.data, test),
-        notes=(*loaded.data.notes, *notes),
+        notes=(*as_ranked(loaded.data.notes), *notes),
     )
 
 
@@ -263,7 +264,7 @@ def load_judged(
     if isinstance(data, str | Path):
         settings = data_settings(data, source="inspect")
         roots = settings.roots
-        data, every = load_to_judge(settings, seed=seed)
+        data, every = load_to_judge(settings, seed=seed, as_trained=is_training_config(data))
         notes = ["every row is a test query: a model trained on these rows knows the answers"] if every else []
     elif isinstance(data, Judged):
         data = RetrievalData(name="judged queries", kind="judged", train=None, dev=None, test=data, skewed=False)
@@ -288,7 +289,7 @@ def _open(model: str | Path | Encoder) -> tuple[Encoder, list[str]]:
     from normwise.models.loading import load_plain
 
     loaded = load_plain(str(model))
-    return Encoder(loaded.model, name=str(model)), list(loaded.notes)
+    return Encoder.of_plain(loaded, name=str(model)), list(loaded.notes)
 
 
 def _lengths(encoder: Encoder, contents: Sequence[Content]) -> np.ndarray | None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from normwise.core.errors import InputError, MissingExtraError
 from normwise.core.mmeb_records import OVERALL, MmebDifference, MmebEvaluation, MmebMean, MmebTask
 from normwise.core.records import Interval
+from normwise.core.similarity import Similarity
 from normwise.data.clusters import components
 from normwise.data.contents import Content, content_digest
 from normwise.data.mmeb import CandidateTask, read_mmeb_eval
@@ -113,9 +114,17 @@ def evaluate_mmeb(
         ),
         means=_mean_records(tasks, groups, means, draws),
         notes=_notes(tasks, clusters, limit_queries=limit_queries),
+        own_ranking=_own_ranking(encoder),
         nearest=shown_hits(tasks, [one.drawn for one in measured], ranking=RANKINGS[int(means[1].mean() > means[0].mean())], seed=seed),
     )
     return reported(found, report)
+
+
+def _own_ranking(encoder: Any) -> Literal["cosine", "dot"] | None:
+    similarity = getattr(encoder, "similarity", None)
+    if not isinstance(similarity, Similarity):
+        return None
+    return "cosine" if similarity.normalizes_candidate else "dot"
 
 
 @dataclass(frozen=True)

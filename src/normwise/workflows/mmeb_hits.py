@@ -34,7 +34,7 @@ def drawn_by_task(tasks: Sequence[CandidateTask], *, seed: int) -> list[np.ndarr
 
 
 def order_candidates(queries: np.ndarray, candidates: np.ndarray, task: CandidateTask, rows: np.ndarray) -> list[Ordered]:
-    """Order the own candidates of some queries; of equal scores the lower row comes first.
+    """Order the own candidates of some queries; of equal scores the right answer comes last, the others by row.
 
     Args:
         queries: (B, D) vectors of all queries of the task.
@@ -44,7 +44,8 @@ def order_candidates(queries: np.ndarray, candidates: np.ndarray, task: Candidat
     """
     found = []
     for query in rows.tolist():
-        members = np.asarray(task.candidates[query], dtype=np.int64)
+        answer = task.answers[query]
+        members = np.asarray([*(row for row in task.candidates[query] if row != answer), answer], dtype=np.int64)
         top: dict[str, TopK] = exact_top_k(queries[query : query + 1], candidates[members], k=members.size, rankings=RANKINGS)
         found.append(Ordered(query, {name: members[one.indices[0]] for name, one in top.items()}, _scores(top)))
     return found
