@@ -200,7 +200,9 @@ def evaluate(
     qrels: Annotated[
         Path | None, typer.Option("--qrels", help="Judgements of --vectors by row number; without it query row i asks for candidate row i.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", help="test or dev; without it test, and of a bare file of pairs every row.")] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="test or dev; without it test, and of a bare file of pairs every row.")
+    ] = None,
     similarity: Annotated[str, typer.Option("--similarity", help="all, or one of the four similarities.")] = "all",
     report: Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Also write a page.")] = None,
     subset: Annotated[list[str] | None, typer.Option("--subset", help="Of an MMEB folder, a task to measure; repeatable.")] = None,

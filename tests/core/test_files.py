@@ -185,7 +185,12 @@ def test_a_run_is_not_used_again_unasked(tmp_path, complete):
     run.start()
     if complete:
         run.close()
-    with pytest.raises(InputError, match=("a complete" if complete else "an unfinished") + " run: pass --resume .* or --overwrite"):
+    with pytest.raises(
+        InputError,
+        match="a complete run: choose another --out, or pass --overwrite"
+        if complete
+        else "an unfinished run: pass --resume .* or --overwrite",
+    ):
         open_run(tmp_path)
     with pytest.raises(InputError, match="started with other settings"):
         open_run(tmp_path, fingerprint=B, resume=True)

@@ -299,6 +299,16 @@ def test_a_training_config_is_judged_on_what_it_held_out_and_a_bare_file_on_ever
     assert (len(data.train), len(data.test), whole) == (32, 4, False)
 
 
+def test_a_folder_of_pictures_alone_is_told_what_to_write(tmp_path):
+    for name in ("b.PNG", "a.jpg"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(InputError, match=r'holds pictures alone: .* such as \{"query": "...", "positive_image": "a.jpg"\} in pairs.jsonl'):
+        load_data(DataConfig(name=str(tmp_path)), seed=0)
+    (tmp_path / "readme.txt").write_text("x")
+    with pytest.raises(InputError, match=r"no subset in MMEB's layout \(qry_text, tgt_text\): it holds a.jpg, b.PNG, readme.txt"):
+        load_data(DataConfig(name=str(tmp_path)), seed=0)
+
+
 def test_rows_that_were_dropped_are_counted_beside_every_result(tmp_path):
     table = [{"query": f"q{n}" if n % 10 else "", "positive": f"p{n}"} for n in range(40)]
     config = DataConfig(name=write(tmp_path / "x.jsonl", table), on_bad_rows="drop")

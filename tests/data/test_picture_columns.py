@@ -83,7 +83,7 @@ def test_bytes_and_the_dicts_of_datasets_are_read_from_parquet(folder):
     ("https://example.org/cat.png", "row 2, column positive_image: .*https://example.org/cat.png.*download"),
     ("pics/absent.png", "row 2, column positive_image: .*absent.png"),
     (7, r"row 2, column positive_image: expected a path, bytes, or a dict of bytes and path, got 7 \(int\)"),
-    (None, "row 2, column positive: is None"),
+    (None, "row 2, column positive_image: is empty: neither a picture nor a text"),
 ])  # fmt: skip
 def test_what_is_no_picture_is_named_by_row_and_column(folder, value, problem):
     path = write(folder, [{"query": "a", "positive_image": "pics/1.png"}, {"query": "b", "positive_image": value}])
@@ -101,7 +101,8 @@ def test_a_picture_that_cannot_be_decoded_is_told_before_any_work_or_dropped_wit
     path = write(folder, [{"query": name, "positive_image": name} for name in names])
     with pytest.raises(
         BadRowsError,
-        match=r"row 2, column positive_image: picture pics/cut.png is cut off or damaged .*; row 4, column positive_image: .*empty",
+        match=r"row 2, column positive_image: picture pics/cut.png is cut off or damaged .*; "
+        r"row 4, column positive_image: picture pics/empty.png is empty",
     ):
         read_pair_file(path, on_bad_rows="refuse")
     rows = read_pair_file(path, on_bad_rows="drop")

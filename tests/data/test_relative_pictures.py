@@ -151,7 +151,10 @@ def test_split_files_are_the_splits_they_are_called_after(tmp_path):
 
 def test_a_folder_without_such_files_says_what_it_holds(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(InputError, match=r"no file called after a split \(train.jsonl, dev.csv, test.parquet\): it holds notes.txt"):
+    with pytest.raises(
+        InputError,
+        match=r"no file called after a split \(train.jsonl, dev.csv, test.parquet\), and no subset in MMEB's layout .*: it holds notes.txt",
+    ):
         load_data(DataConfig(name=str(tmp_path)), seed=0)
 
 

@@ -212,8 +212,9 @@ class RunFolder:
         if overwrite:
             return cls(path, fresh, replaces=True)
         if not resume:
-            word = "a complete" if state["complete"] else "an unfinished"
-            raise InputError(f"{path} holds {word} run: pass --resume to go on with it, or --overwrite to start again")
+            if state["complete"]:
+                raise InputError(f"{path} holds a complete run: choose another --out, or pass --overwrite to start again")
+            raise InputError(f"{path} holds an unfinished run: pass --resume to go on with it, or --overwrite to start again")
         if state["fingerprint"] != fingerprint:
             raise InputError(f"{path} was started with other settings: resume with the same ones, or pass --overwrite")
         return cls(path, state, replaces=False)

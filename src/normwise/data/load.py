@@ -31,6 +31,7 @@ from normwise.data.tasks import with_instructions
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|[A-Za-z0-9][\w-]*")
 _NEAR = "did you mean"
+_PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".avif")
 _HUB_SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "valid": "dev", "test": "test"}
 
 
@@ -212,10 +213,16 @@ def _from_disk(path: Path, config: DataConfig) -> dict[str, PairRows]:
         if files := _split_files(path):
             source = picture_source(config)
             return {split: read_pair_file(file, on_bad_rows=config.on_bad_rows, pictures=source) for split, file in files.items()}
-        held = ", ".join(folder_names(path)[:8]) or "nothing"
+        names = folder_names(path)
+        held = ", ".join(names[:8]) or "nothing"
+        if names and all(name.lower().endswith(_PICTURE_ENDINGS) for name in names):
+            raise InputError(
+                f"{path} holds pictures alone: write a file beside them that names each with its text, a row such as "
+                f'{{"query": "...", "positive_image": "{names[0]}"}} in pairs.jsonl, and give that file'
+            )
         raise InputError(
             f"{path} is neither a BEIR folder (corpus.jsonl) nor a folder written by datasets.save_to_disk, and holds no file called after "
-            f"a split (train.jsonl, dev.csv, test.parquet): it holds {held}"
+            f"a split (train.jsonl, dev.csv, test.parquet), and no subset in MMEB's layout (qry_text, tgt_text): it holds {held}"
         )
     datasets = _import_datasets()
     try:

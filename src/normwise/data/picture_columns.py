@@ -59,6 +59,9 @@ def is_picture_column(name: str) -> bool:
     return name == PICTURE_LIST or _PICTURE.fullmatch(name) is not None
 
 
+_NEEDED = ("query", "anchor", "positive")
+
+
 def has_pictures(names: Iterable[str]) -> bool:
     """Whether any column holds pictures."""
     return any(is_picture_column(name) for name in names)
@@ -98,8 +101,12 @@ def compose_row(
                 row[base] = _compose_list(record.get(base), record[name], reader)
             else:
                 row[base] = _compose(record.get(base), reader.pictures(record[name]))
+                if row[base] is None and base in _NEEDED and base not in record:
+                    return row, (name, "is empty: neither a picture nor a text")
         except PictureError as error:
-            return row, (name, f"picture {error.problem} ({error.way_out})")
+            # Pictures without a name of their own are called by their row, which is told by the caller.
+            named = "" if where in error.name else f" {error.name}"
+            return row, (name, f"picture{named} {error.problem} ({error.way_out})")
         except InputError as error:
             return row, (name, str(error).removeprefix(f"{where}, column {name}").lstrip(":, "))
     return row, None

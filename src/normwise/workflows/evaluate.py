@@ -59,7 +59,7 @@ def evaluate(
     Args:
         model: a folder, a hub id or an open encoder.
         data: a built-in set, a path, a hub id, loaded data, one set of judged queries, or a training config, whose data are taken.
-        split: "dev" or "test": which judged queries to report on. None is test, and every row of a file of pairs; of such
+        split: "dev" or "test": which judged queries to report on. None is test, and every row of a bare file of pairs; of such
             a file, "dev" and "test" are the tenths that training holds out of it with the same seed.
         similarity: "all", or the one to report.
         limit_queries: at most so many queries, drawn by `seed`.
