@@ -74,7 +74,7 @@ def test_the_factors_of_a_set_come_from_the_folders_that_it_came_from(tmp_path, 
     data = RetrievalData(name="emoji-captions", kind="k", train=None, dev=None, test=judged, skewed=False)
     config = tmp_path / "run.toml"
     config.write_text(f'[data]\nname = "emoji-captions"\nroots = ["{tmp_path}"]\n')
-    monkeypatch.setattr(inspect_usefulness, "load_to_judge", lambda settings, *, seed: (data, False))
+    monkeypatch.setattr(inspect_usefulness, "load_to_judge", lambda settings, *, seed, as_trained: (data, False))
     loaded = load_judged(str(config), seed=0)
     assert loaded.roots == (str(tmp_path),)
     assert load_judged(data, seed=0).roots is None
