@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -120,11 +120,9 @@ def evaluate_mmeb(
     return reported(found, report)
 
 
-def _own_ranking(encoder: Any) -> Literal["cosine", "dot"] | None:
+def _own_ranking(encoder: Any) -> Any:
     similarity = getattr(encoder, "similarity", None)
-    if not isinstance(similarity, Similarity):
-        return None
-    return "cosine" if similarity.normalizes_candidate else "dot"
+    return similarity.ranking.value if isinstance(similarity, Similarity) else None
 
 
 @dataclass(frozen=True)
