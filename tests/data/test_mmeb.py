@@ -13,7 +13,7 @@ from normwise.core.errors import InputError
 from normwise.data.columns import BadRowsError
 from normwise.data.contents import Interleaved, modality_of, pictures_of, text_of
 from normwise.data.mmeb import CandidateTask, read_mmeb_eval, read_mmeb_train
-from normwise.data.mmeb_layout import PUBLISHED, find_subsets, is_mmeb, mmeb_layout, subset_kind
+from normwise.data.mmeb_layout import PUBLISHED, find_subsets, mmeb_layout, subset_kind
 from normwise.data.pictures import Picture
 from normwise.data.sets import Corpus
 
@@ -113,7 +113,7 @@ def test_a_lone_subset_folder_and_its_shards(root, tmp_path):
     (tmp_path / "OK-VQA" / "test-00001-of-00002.parquet").unlink()
     with pytest.raises(InputError, match=r"the parts of test are not whole: found test-00000-of-00002.parquet"):
         read_mmeb_eval(tmp_path, image_root=root / "images")
-    assert is_mmeb(tmp_path)
+    assert mmeb_layout(tmp_path) is not None
 
 
 @pytest.mark.parametrize(
@@ -305,17 +305,17 @@ def test_a_repeated_column_a_broken_file_and_bad_text_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(InputError, match=r"test.parquet is not a readable parquet file"):
         read_mmeb_eval(tmp_path)
-    assert not is_mmeb(tmp_path)
+    assert mmeb_layout(tmp_path) is None
 
 
 def test_what_a_folder_is(root, train, tmp_path):
     assert mmeb_layout(root) == "evaluation"
     assert mmeb_layout(root / "OK-VQA") == "evaluation"
     assert mmeb_layout(train) == "training"
-    assert not is_mmeb(tmp_path)
-    assert not is_mmeb(root / "none")
+    assert mmeb_layout(tmp_path) is None
+    assert mmeb_layout(root / "none") is None
     (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "a", "text": "b"}) + "\n")
-    assert not is_mmeb(tmp_path)
+    assert mmeb_layout(tmp_path) is None
 
 
 def test_subsets_are_found_by_name(root, train):

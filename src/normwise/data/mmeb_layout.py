@@ -71,11 +71,6 @@ class Subset:
         return self.splits[chosen or next(iter(self.splits))]
 
 
-def is_mmeb(folder: Path) -> bool:
-    """Whether a folder holds a file of MMEB's evaluation or training columns, in it or one folder below."""
-    return mmeb_layout(folder) is not None
-
-
 def mmeb_layout(folder: Path) -> Layout | None:
     """Which of MMEB's layouts a folder holds, by the columns of the first file that has them; None for other folders."""
     if kind_of(folder) != "folder":
